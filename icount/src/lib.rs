@@ -1,0 +1,2 @@
+//! Event log, positions and the one door.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! See ARCHITECTURE.md.
+#![forbid(unsafe_code)]

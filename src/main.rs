@@ -1,0 +1,2 @@
+//! The tickback command line.
+fn main() {}

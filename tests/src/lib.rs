@@ -1,0 +1,1 @@
+//! Whole-machine tests.
