@@ -1,2 +1,337 @@
-//! See ARCHITECTURE.md.
+//! What a guest instruction means.
+//!
+//! ```text
+//!   riscv64/  state, decode table, disassembler, lifter, traps, page-table walk   (x86_64/ comes beside it)
+//!   ir/       what the lifters say and the engines run
+//!   interp    runs the IR as it stands: portable, and the oracle of the JIT
+//! ```
+//!
+//! The crate is safe code that reads no clock and no file. A hart ([`Cpu`]) knows its own registers; all
+//! else it asks of the machine through three small traits: [`PhysMem`] for page walks, [`Context`] for
+//! helpers, [`Env`] for what IR ops do to the world.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod interp;
+pub mod ir;
+pub mod riscv64;
+pub mod softfloat;
+
+use ir::{Block, Rmw, Size, Slot};
+
+/// Number of 64-bit words in a [`RegFile`]. Guests use the low part; slots from [`ENGINE_SLOTS`] on belong
+/// to the engine while it runs and are never part of a hart's state.
+pub const SLOTS: usize = 512;
+
+/// First slot that belongs to the engine.
+pub const ENGINE_SLOTS: usize = 448;
+
+/// The words of hart state that IR ops name: general registers, floating-point registers, the program
+/// counter and the floating-point environment.
+#[derive(Clone)]
+pub struct RegFile(Box<[u64; SLOTS]>);
+
+impl RegFile {
+    /// All zero.
+    pub fn new() -> RegFile {
+        RegFile(Box::new([0; SLOTS]))
+    }
+
+    /// The words.
+    pub fn words(&self) -> &[u64; SLOTS] {
+        &self.0
+    }
+
+    /// The words, to be changed; translated code addresses them through this pointer's target, which
+    /// doesn't move while the file lives.
+    pub fn words_mut(&mut self) -> &mut [u64; SLOTS] {
+        &mut self.0
+    }
+}
+
+impl Default for RegFile {
+    fn default() -> RegFile {
+        RegFile::new()
+    }
+}
+
+impl std::ops::Index<Slot> for RegFile {
+    type Output = u64;
+    fn index(&self, slot: Slot) -> &u64 {
+        &self.0[slot.0 as usize]
+    }
+}
+
+impl std::ops::IndexMut<Slot> for RegFile {
+    fn index_mut(&mut self, slot: Slot) -> &mut u64 {
+        &mut self.0[slot.0 as usize]
+    }
+}
+
+/// What an engine must know of a guest's slots.
+#[derive(Debug)]
+pub struct Layout {
+    /// The full program counter, valid outside translated code.
+    pub pc: Slot,
+    /// Virtual base of the page of the running block; set before a block is entered.
+    pub page: Slot,
+    /// The floating-point environment in MXCSR's layout: sticky flags in bits 0..=5, exception masks set,
+    /// rounding control in bits 13..=14.
+    pub fp_env: Slot,
+    /// Flag bits of `fp_env` that the guest has; the others are cleared when translated code is left
+    /// (RISC-V has no DENORMAL).
+    pub fp_flags: u32,
+    /// Slots by falling dynamic use; an engine keeps the first few in host registers.
+    pub hot: &'static [Slot],
+    /// log2 of the alignment of instructions (RISC-V with C: 1; x86: 0).
+    pub pc_align: u8,
+}
+
+/// A synchronous exception: values, not errors. Numbers and meaning are the guest's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trap {
+    /// Cause (RISC-V: mcause's exception code).
+    pub cause: u64,
+    /// Value (RISC-V: mtval).
+    pub value: u64,
+}
+
+/// Kinds of memory access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Instruction fetch.
+    Fetch,
+    /// Load.
+    Read,
+    /// Store, AMO, SC: whatever needs the right to write.
+    Write,
+}
+
+/// Physical memory as a page-table walk sees it.
+pub trait PhysMem {
+    /// Reads a naturally aligned table entry of `size` bytes; `None` where there is no RAM.
+    fn read_entry(&mut self, addr: u64, size: Size) -> Option<u64>;
+    /// Writes a table entry (A and D bits); `None` where there is no RAM.
+    fn write_entry(&mut self, addr: u64, size: Size, value: u64) -> Option<()>;
+}
+
+/// All that a translation depends on besides memory: two harts with equal keys translate alike. Never an
+/// ASID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct SpaceKey {
+    /// Root of the tables with the paging mode (RISC-V: satp without ASID).
+    pub root: u64,
+    /// Privilege and its modifiers (RISC-V: effective privilege, SUM, MXR; PMP and menvcfg generation).
+    pub modifiers: u64,
+}
+
+/// One table entry that a walk read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableStep {
+    /// Physical address of the entry.
+    pub entry: u64,
+    /// log2 of the bytes of virtual address space that the entry covers (12: a leaf table).
+    pub shift: u8,
+}
+
+/// The greatest depth of a walk.
+pub const MAX_LEVELS: usize = 5;
+
+/// What a walk found for one page of 4096 bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Translation {
+    /// Physical address of the first byte asked for.
+    pub addr: u64,
+    /// Reads of this page succeed now without a further change of the tables.
+    pub read: bool,
+    /// Writes likewise (W and D).
+    pub write: bool,
+    /// Fetches likewise.
+    pub fetch: bool,
+    /// May be cached for the whole page: false where a protection region is finer than a page.
+    pub cacheable: bool,
+    /// The entries read, root first; unused ones have `shift` 0.
+    pub path: [TableStep; MAX_LEVELS],
+}
+
+/// What a store to a page table means for translations made from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableChange {
+    /// An invalid entry was filled or one was widened: a miss or a permission miss walks again.
+    Nothing,
+    /// Translations made through the entry are void.
+    Drop,
+}
+
+/// What a helper may ask of the machine.
+pub trait Context {
+    /// Virtual time at the executing step, in ns.
+    fn now(&self) -> u64;
+    /// Steps made before the executing one by this hart's engine that [`Cpu::retire`] has yet to be told
+    /// of are told before a helper runs; so `minstret` is exact inside one.
+    fn load(&mut self, cpu: &mut dyn Cpu, addr: u64, size: Size) -> Result<u64, Trap>;
+    /// Stores to virtual memory.
+    fn store(&mut self, cpu: &mut dyn Cpu, addr: u64, size: Size, value: u64) -> Result<(), Trap>;
+    /// Translates a virtual address for an access of `size` bytes within one page: the physical address;
+    /// faults as the access would.
+    fn translate(&mut self, cpu: &mut dyn Cpu, addr: u64, access: Access) -> Result<u64, Trap>;
+    /// Whether the physical address is RAM (LR/SC and Zicboz ask).
+    fn is_ram(&self, addr: u64) -> bool;
+    /// The map of physical protection changed (PMP): all translations are void.
+    fn protection_changed(&mut self);
+    /// The hart gives up the rest of its slice (`pause`).
+    fn end_slice(&mut self);
+}
+
+/// What [`Cpu::lift`] made.
+#[derive(Clone, Debug)]
+pub enum Lifted {
+    /// A block.
+    Block(Block),
+    /// The first instruction goes on on the next page, whose bytes are wanted too.
+    NeedsNextPage,
+}
+
+/// A register as debuggers see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegisterInfo {
+    /// Name as in gdb's target descriptions.
+    pub name: &'static str,
+    /// Number in gdb's remote protocol.
+    pub number: u32,
+    /// Width in bits.
+    pub bits: u32,
+}
+
+/// One hart (vCPU): the guest's registers and rules.
+pub trait Cpu: Send {
+    /// Which slots are what.
+    fn layout(&self) -> &'static Layout;
+    /// The slots.
+    fn regs(&self) -> &RegFile;
+    /// The slots, to be changed.
+    fn regs_mut(&mut self) -> &mut RegFile;
+    /// The program counter (outside translated code).
+    fn pc(&self) -> u64 {
+        self.regs()[self.layout().pc]
+    }
+    /// All that lifting depends on besides the bytes: privilege where it decides legality, FP state, ...
+    fn block_mode(&self) -> u64;
+    /// The key of fetch translations now.
+    fn fetch_space(&self) -> SpaceKey;
+    /// The key of data translations now.
+    fn data_space(&self) -> SpaceKey;
+    /// Walks the page tables for `addr` as the hart stands (data accesses with MPRV and the like), setting A and D as the
+    /// architecture says.
+    fn translate(&self, mem: &mut dyn PhysMem, addr: u64, access: Access) -> Result<Translation, Trap>;
+    /// Walks without any side effect and ignoring permissions, as a debugger does; `None`: not mapped.
+    fn debug_translate(&self, mem: &mut dyn PhysMem, addr: u64) -> Option<u64>;
+    /// Judges a store to a table entry (old and new value, and what the entry covers).
+    fn table_change(&self, shift: u8, old: u64, new: u64) -> TableChange;
+    /// The trap of an access to where nothing is.
+    fn access_fault(&self, addr: u64, access: Access) -> Trap;
+    /// The trap of an access that isn't aligned where it must be.
+    fn misaligned(&self, addr: u64, access: Access) -> Trap;
+    /// Translates instructions from `offset` of a page on. `next` is the following page's content, given
+    /// only after `NeedsNextPage`. Reads no byte outside; ends before an instruction that straddles unless
+    /// it is the first.
+    fn lift(&self, mode: u64, offset: u16, page: &[u8; 4096], next: Option<&[u8; 4096]>) -> Lifted;
+    /// Runs helper `helper` of an [`ir::Op::Call`]. `pc` is the address of the instruction.
+    fn call(&mut self, cx: &mut dyn Context, helper: u16, args: [u64; 3], pc: u64) -> Result<u64, Trap>;
+    /// Delivers an exception raised by the instruction at `pc`; sets the program counter to the handler.
+    fn deliver(&mut self, trap: Trap, pc: u64);
+    /// The interrupt that would be taken at this boundary, if any (pending and enabled).
+    fn interrupt(&self) -> Option<u64>;
+    /// Takes it: one step.
+    fn take_interrupt(&mut self, cause: u64);
+    /// Whether the hart waits (WFI) and nothing has woken it.
+    fn waiting(&self) -> bool;
+    /// Sets an input pin (numbers are the guest's); wakes a waiting hart if that is a wake event.
+    fn set_pin(&mut self, pin: u32, level: bool);
+    /// When [`Cpu::tick`] must be called next (Sstc), in ns of virtual time.
+    fn deadline(&self) -> Option<u64>;
+    /// A deadline of the hart may be due.
+    fn tick(&mut self, now: u64);
+    /// `retired` instructions were retired, in `steps` steps, since last told.
+    fn retire(&mut self, retired: u64, steps: u64);
+    /// The hart loses its turn (reservations die).
+    fn switched_away(&mut self);
+    /// A device wrote to physical memory (reservations on it die).
+    fn dma_wrote(&mut self, addr: u64, len: u64);
+    /// Power-on state, starting at `pc`.
+    fn reset(&mut self, pc: u64);
+    /// The whole state in a canonical, versioned form.
+    fn save(&self) -> Vec<u8>;
+    /// Restores what [`Cpu::save`] made; an error says what is wrong and leaves the hart unchanged.
+    fn restore(&mut self, bytes: &[u8]) -> Result<(), StateError>;
+    /// Registers for debuggers, by number.
+    fn registers(&self) -> &[RegisterInfo];
+    /// Little-endian bytes of register `number`; no side effects.
+    fn read_register(&self, number: u32) -> Option<Vec<u8>>;
+    /// Writes a register, as far as the architecture lets a debugger.
+    fn write_register(&mut self, number: u32, bytes: &[u8]) -> Result<(), StateError>;
+    /// gdb's target description.
+    fn target_xml(&self) -> String;
+    /// Text and length of the instruction at the start of `bytes`, at address `pc`.
+    fn disassemble(&self, pc: u64, bytes: &[u8]) -> (String, usize);
+}
+
+/// Where in a block an op stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Here {
+    /// Offset of the instruction in its page (the page slot holds the base).
+    pub offset: u16,
+    /// Steps of the engine's budget that were left before this instruction.
+    pub left: u64,
+}
+
+/// How an access or a helper ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done; go on.
+    Done,
+    /// Done; leave the block right after this instruction: what is due, the guards or the map changed.
+    Leave,
+    /// Not done: leave the block before this instruction commits. The environment remembers why (a trap to
+    /// be delivered, or a stop).
+    Stop,
+}
+
+/// What IR ops do to the world; the machine implements it, engines call it.
+pub trait Env {
+    /// Loads, zero-extended.
+    fn load(&mut self, here: Here, addr: u64, size: Size) -> (Outcome, u64);
+    /// Stores the low bytes.
+    fn store(&mut self, here: Here, addr: u64, size: Size, value: u64) -> Outcome;
+    /// Atomic read-modify-write: the old value, zero-extended. Misaligned: the guest's misaligned or access fault.
+    fn rmw(&mut self, here: Here, op: Rmw, addr: u64, size: Size, value: u64) -> (Outcome, u64);
+    /// Runs a helper of the running hart.
+    fn call(&mut self, here: Here, helper: u16, args: [u64; 3]) -> (Outcome, u64);
+    /// The running hart's slots.
+    fn regs(&mut self) -> &mut RegFile;
+    /// Whether to stop before the instruction at virtual address `pc` (asked only for offsets at which a
+    /// breakpoint was set when the block was translated).
+    fn breakpoint(&mut self, pc: u64) -> bool;
+}
+
+/// How an engine came back to the run loop. The pc slot is set in every case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// The budget is used up.
+    Budget,
+    /// The block at the pc slot is not translated or not linked; nothing else needs to be looked at.
+    Next,
+    /// Interrupts, mode or map may have changed.
+    Dispatch,
+    /// [`Outcome::Stop`]: pc is that of the instruction, which is not counted.
+    Stop,
+    /// A constant trap of the instruction at pc, which is not counted.
+    Trap(Trap),
+    /// A breakpoint stands at pc.
+    Breakpoint,
+}
+
+/// Saved state that doesn't fit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("hart state: {0}")]
+pub struct StateError(pub String);
