@@ -227,7 +227,6 @@ extract "$(deb busybox-static)" '*bin/busybox'
 rm -f "$out/.stamp"
 install -m 644 "$work"/boot/vmlinu?-* "$out/$kernel_file"
 install -m 644 "$work"/boot/config-* "$out/config"
-install -m 644 "$work"/boot/System.map-* "$out/System.map"
 install -m 644 "$work"/usr/lib/riscv64-linux-gnu/opensbi/generic/fw_* "$out/"
 install -m 644 "$work"/usr/lib/u-boot/qemu-riscv64_smode/* "$out/"
 install -m 755 "$(find "$work" -path '*bin/busybox' -type f | head -n 1)" "$out/busybox"
@@ -235,6 +234,10 @@ if [ $symbols = 1 ]; then
   extract "$(deb debug)" './usr/lib/debug/boot/*'
   install -m 644 "$work"/usr/lib/debug/boot/vmlinux-* "$out/vmlinux.debug"
   install -m 644 "$work"/usr/lib/debug/boot/System.map-* "$out/System.map"
+elif ! { deb debug >/dev/null && [ -s "$out/vmlinux.debug" ]; }; then
+  # Symbols of another kernel would mislead; those of this one stay.
+  rm -f "$out/vmlinux.debug"
+  install -m 644 "$work"/boot/System.map-* "$out/System.map"
 fi
 
 # ---- the guests' own programs and the initramfs --------------------------------------------------------
