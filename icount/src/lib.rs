@@ -1,2 +1,30 @@
-//! Event log, positions and the one door.
+//! Positions, virtual time, events, the event log and the one door.
+//!
+//! Everything that happens to a machine is one of two things: an [`Input`] came from outside, or
+//! the machine itself caused an [`Effect`] at the CPU's edge. Both pass a [`Door`]; there is no
+//! other way in or out:
+//!
+//! ```text
+//!   terminal, images ──► live door ──► Recording ──► machine ──► effects
+//!                                         │  ▲                      │
+//!                                         ▼  └──────────────────────┘
+//!                                      `events` ──► Replaying ──► machine ──► compared
+//! ```
+//!
+//! A position in a run is its [`Icount`] alone, and the only clock of a guest is [`VirtualTime`],
+//! which a [`Clock`] computes from it. This crate knows no guest and no device, and reads no host
+//! clock. The layout of the log is in docs/format.md.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod door;
+mod event;
+mod kind;
+mod log;
+mod position;
+
+pub use door::{Divergence, Door, DoorError, End, Idle, LogPosition, Ready};
+pub use event::{BLOCK_SIZE, Body, DebuggerWrite, Effect, Event, Input, digest};
+pub use kind::{Kind, KindSet, UnknownKind};
+pub use log::{LOG_VERSION, LogError};
+pub use position::{Clock, Icount, VirtualTime};
