@@ -1,0 +1,216 @@
+//! The IR interpreter: runs a block as it stands. Portable, and the oracle that the JIT is held against.
+//!
+//! It keeps the same contract as translated code: before each instruction the budget is tested, so it
+//! stops exactly where it is told; accesses and helpers learn their exact place ([`Here`]); an instruction
+//! that is stopped has committed nothing.
+
+use crate::ir::{
+    Block, Op, Size, Target, Terminal, TrapValue, Val, eval_bin, eval_cmp, eval_fbin, eval_fclass, eval_fcmp,
+    eval_ffma, eval_ffromint, eval_ftoint, eval_fun, eval_un,
+};
+use crate::{Env, Exit, Here, Layout, Outcome, Trap};
+
+/// Values of a running block, kept by the caller so that nothing is allocated per block.
+#[derive(Debug, Default)]
+pub struct Scratch(Vec<u64>);
+
+/// Runs `block`, whose page's virtual base is in the page slot, until it ends, `budget` is used up, or it
+/// has to be left. Each instruction completed takes one from `budget`; so do deliveries by the caller, not
+/// here: on [`Exit::Stop`] and [`Exit::Trap`] the instruction at pc isn't counted. `breakpoints` are the page
+/// offsets before which [`Env::breakpoint`] is asked.
+pub fn run<E: Env + ?Sized>(
+    block: &Block,
+    layout: &Layout,
+    env: &mut E,
+    scratch: &mut Scratch,
+    budget: &mut u64,
+    breakpoints: &[u16],
+) -> Exit {
+    let page = env.regs()[layout.page];
+    scratch.0.resize(block.ops.len(), 0);
+    let values = &mut scratch.0;
+    for (i, insn) in block.insns.iter().enumerate() {
+        let pc = page.wrapping_add(u64::from(insn.offset));
+        if *budget == 0 {
+            env.regs()[layout.pc] = pc;
+            return Exit::Budget;
+        }
+        if breakpoints.contains(&insn.offset) && env.breakpoint(pc) {
+            env.regs()[layout.pc] = pc;
+            return Exit::Breakpoint;
+        }
+        let last = i + 1 == block.insns.len();
+        if last && let Terminal::Trap { cause, value } = block.terminal {
+            env.regs()[layout.pc] = pc;
+            let value = match value {
+                TrapValue::Const(value) => value,
+                TrapValue::Pc => pc,
+            };
+            return Exit::Trap(Trap { cause, value });
+        }
+        let here = Here {
+            offset: insn.offset,
+            left: *budget,
+        };
+        let mut leave = false;
+        for at in block.ops_of(i) {
+            match step(&block.ops[at], values, layout, env, here) {
+                (Outcome::Done, value) => values[at] = value,
+                (Outcome::Leave, value) => {
+                    leave = true;
+                    values[at] = value;
+                }
+                (Outcome::Stop, _) => {
+                    env.regs()[layout.pc] = pc;
+                    return Exit::Stop;
+                }
+            }
+        }
+        *budget -= 1;
+        if leave && !last {
+            env.regs()[layout.pc] = pc.wrapping_add(u64::from(insn.len));
+            return Exit::Dispatch;
+        }
+        if last {
+            return end(block, layout, env, values, page, leave);
+        }
+    }
+    unreachable!("a block has at least one instruction")
+}
+
+/// Where the block ends, its last instruction being complete.
+fn end<E: Env + ?Sized>(
+    block: &Block,
+    layout: &Layout,
+    env: &mut E,
+    values: &[u64],
+    page: u64,
+    leave: bool,
+) -> Exit {
+    let value = |v: Val| values[v.0 as usize];
+    let target = |t: Target| page.wrapping_add(t.0 as i64 as u64);
+    let (pc, exit) = match block.terminal {
+        Terminal::Jump(t) => (target(t), Exit::Next),
+        Terminal::Branch {
+            cond,
+            width,
+            a,
+            b,
+            taken,
+            fall,
+        } => {
+            let t = if eval_cmp(cond, width, value(a), value(b)) {
+                taken
+            } else {
+                fall
+            };
+            (target(t), Exit::Next)
+        }
+        Terminal::Indirect(v) => (value(v), Exit::Next),
+        Terminal::Dispatch(t) => (target(t), Exit::Dispatch),
+        Terminal::Left => return Exit::Dispatch,
+        Terminal::Trap { .. } => unreachable!("a trapping instruction never completes"),
+    };
+    env.regs()[layout.pc] = pc;
+    if leave { Exit::Dispatch } else { exit }
+}
+
+/// One op: how it ended and the value that it yields (0 if none).
+fn step<E: Env + ?Sized>(
+    op: &Op,
+    values: &[u64],
+    layout: &Layout,
+    env: &mut E,
+    here: Here,
+) -> (Outcome, u64) {
+    let value = |v: Val| values[v.0 as usize];
+    let address = |addr: Val, offset: i32| value(addr).wrapping_add(offset as i64 as u64);
+    let result = match *op {
+        Op::Const(c) => c,
+        Op::Page(offset) => env.regs()[layout.page].wrapping_add(offset as i64 as u64),
+        Op::Get(slot) | Op::GetF(slot) => env.regs()[slot],
+        Op::Set(slot, v) | Op::SetF(slot, v) => {
+            env.regs()[slot] = value(v);
+            0
+        }
+        Op::Un(op, v) => eval_un(op, value(v)),
+        Op::Bin(op, width, a, b) => eval_bin(op, width, value(a), value(b)),
+        Op::Cmp(cond, width, a, b) => eval_cmp(cond, width, value(a), value(b)) as u64,
+        Op::Select(c, a, b) => value(if value(c) != 0 { a } else { b }),
+        Op::Load {
+            size,
+            signed,
+            addr,
+            offset,
+        } => {
+            let (outcome, loaded) = env.load(here, address(addr, offset), size);
+            return (outcome, if signed { size.sign_extend(loaded) } else { loaded });
+        }
+        Op::Store {
+            size,
+            addr,
+            offset,
+            value: v,
+        } => {
+            return (
+                env.store(here, address(addr, offset), size, value(v) & size.mask()),
+                0,
+            );
+        }
+        Op::Rmw {
+            op,
+            size,
+            addr,
+            value: v,
+        } => {
+            let (outcome, old) = env.rmw(here, op, value(addr), size, value(v));
+            return (outcome, size.sign_extend(old));
+        }
+        Op::LoadF { fmt, addr, offset } => return env.load(here, address(addr, offset), size_of(fmt)),
+        Op::StoreF {
+            fmt,
+            addr,
+            offset,
+            value: v,
+        } => {
+            let size = size_of(fmt);
+            return (
+                env.store(here, address(addr, offset), size, value(v) & size.mask()),
+                0,
+            );
+        }
+        Op::FromBits(v) => value(v),
+        Op::ToBits(fmt, v) => value(v) & size_of(fmt).mask(),
+        Op::FBin(op, fmt, rm, a, b) => {
+            eval_fbin(op, fmt, rm, value(a), value(b), &mut env.regs()[layout.fp_env])
+        }
+        Op::FUn(op, fmt, rm, v) => eval_fun(op, fmt, rm, value(v), &mut env.regs()[layout.fp_env]),
+        Op::FFma {
+            fmt,
+            rm,
+            negate_product,
+            negate_addend,
+            args,
+        } => {
+            let negate = (negate_product, negate_addend);
+            eval_ffma(fmt, rm, negate, args.map(value), &mut env.regs()[layout.fp_env])
+        }
+        Op::FCmp(cond, fmt, a, b) => {
+            eval_fcmp(cond, fmt, value(a), value(b), &mut env.regs()[layout.fp_env]) as u64
+        }
+        Op::FClass(fmt, v) => eval_fclass(fmt, value(v)),
+        Op::FToInt(fmt, int, rm, v) => eval_ftoint(fmt, int, rm, value(v), &mut env.regs()[layout.fp_env]),
+        Op::FFromInt(fmt, int, rm, v) => {
+            eval_ffromint(fmt, int, rm, value(v), &mut env.regs()[layout.fp_env])
+        }
+        Op::Call { helper, args } => return env.call(here, helper, args.map(|v| v.map_or(0, value))),
+    };
+    (Outcome::Done, result)
+}
+
+const fn size_of(fmt: crate::ir::Fmt) -> Size {
+    match fmt {
+        crate::ir::Fmt::F32 => Size::B4,
+        crate::ir::Fmt::F64 => Size::B8,
+    }
+}

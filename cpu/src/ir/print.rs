@@ -1,0 +1,135 @@
+//! The IR as text, for golden files and for people.
+
+use std::fmt;
+
+use super::{Block, Op, Slot, Target, Terminal, Val};
+
+impl fmt::Display for Val {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "v{}", self.0)
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "s{}", self.0)
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "page{:+#x}", self.0)
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Op::Const(c) => write!(f, "const {c:#x}"),
+            Op::Page(o) => write!(f, "page{o:+#x}"),
+            Op::Get(s) => write!(f, "get {s}"),
+            Op::Set(s, v) => write!(f, "set {s}, {v}"),
+            Op::Un(op, v) => write!(f, "{op:?} {v}"),
+            Op::Bin(op, w, a, b) => write!(f, "{op:?}.{w:?} {a}, {b}"),
+            Op::Cmp(c, w, a, b) => write!(f, "cmp.{c:?}.{w:?} {a}, {b}"),
+            Op::Select(c, a, b) => write!(f, "select {c}, {a}, {b}"),
+            Op::Load {
+                size,
+                signed,
+                addr,
+                offset,
+            } => {
+                write!(
+                    f,
+                    "load.{size:?}{} [{addr}{offset:+#x}]",
+                    if *signed { ".s" } else { "" }
+                )
+            }
+            Op::Store {
+                size,
+                addr,
+                offset,
+                value,
+            } => write!(f, "store.{size:?} [{addr}{offset:+#x}], {value}"),
+            Op::Rmw {
+                op,
+                size,
+                addr,
+                value,
+            } => write!(f, "rmw.{op:?}.{size:?} [{addr}], {value}"),
+            Op::GetF(s) => write!(f, "getf {s}"),
+            Op::SetF(s, v) => write!(f, "setf {s}, {v}"),
+            Op::LoadF { fmt, addr, offset } => write!(f, "loadf.{fmt:?} [{addr}{offset:+#x}]"),
+            Op::StoreF {
+                fmt,
+                addr,
+                offset,
+                value,
+            } => write!(f, "storef.{fmt:?} [{addr}{offset:+#x}], {value}"),
+            Op::FromBits(v) => write!(f, "frombits {v}"),
+            Op::ToBits(fmt, v) => write!(f, "tobits.{fmt:?} {v}"),
+            Op::FBin(op, fmt, rm, a, b) => write!(f, "f{op:?}.{fmt:?}.{rm:?} {a}, {b}"),
+            Op::FUn(op, fmt, rm, a) => write!(f, "f{op:?}.{fmt:?}.{rm:?} {a}"),
+            Op::FFma {
+                fmt,
+                rm,
+                negate_product,
+                negate_addend,
+                args: [a, b, c],
+            } => {
+                let p = if *negate_product { "-" } else { "" };
+                let s = if *negate_addend { '-' } else { '+' };
+                write!(f, "ffma.{fmt:?}.{rm:?} {p}({a} * {b}) {s} {c}")
+            }
+            Op::FCmp(c, fmt, a, b) => write!(f, "fcmp.{c:?}.{fmt:?} {a}, {b}"),
+            Op::FClass(fmt, v) => write!(f, "fclass.{fmt:?} {v}"),
+            Op::FToInt(fmt, int, rm, v) => write!(f, "ftoint.{fmt:?}.{int:?}.{rm:?} {v}"),
+            Op::FFromInt(fmt, int, rm, v) => write!(f, "ffromint.{fmt:?}.{int:?}.{rm:?} {v}"),
+            Op::Call { helper, args } => {
+                write!(f, "call {helper}(")?;
+                for (i, v) in args.iter().flatten().enumerate() {
+                    write!(f, "{}{v}", if i > 0 { ", " } else { "" })?;
+                }
+                write!(f, ")")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Terminal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Terminal::Jump(t) => write!(f, "jump {t}"),
+            Terminal::Branch {
+                cond,
+                width,
+                a,
+                b,
+                taken,
+                fall,
+            } => {
+                write!(f, "branch.{cond:?}.{width:?} {a}, {b} ? {taken} : {fall}")
+            }
+            Terminal::Indirect(v) => write!(f, "indirect {v}"),
+            Terminal::Dispatch(t) => write!(f, "dispatch {t}"),
+            Terminal::Left => write!(f, "left"),
+            Terminal::Trap { cause, value } => write!(f, "trap {cause}, {value:?}"),
+        }
+    }
+}
+
+impl fmt::Display for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, insn) in self.insns.iter().enumerate() {
+            writeln!(f, "{:03x}:", insn.offset)?;
+            for at in self.ops_of(i) {
+                let op = &self.ops[at];
+                match op.class() {
+                    Some(_) => writeln!(f, "  v{at} = {op}")?,
+                    None => writeln!(f, "  {op}")?,
+                }
+            }
+        }
+        writeln!(f, "  {}", self.terminal)
+    }
+}

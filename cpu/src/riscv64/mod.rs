@@ -1,0 +1,7 @@
+//! RISC-V: RV64GC with Zicsr, Zifencei, Zicntr, Zihpm, Zihintpause, Zicboz, Zba, Zbb, Zbs, Sstc, Svinval,
+//! Svadu, Svvptc; M, S and U modes; Sv39, Sv48, Sv57; PMP.
+//!
+//! Sources: RISC-V Unprivileged and Privileged ISA, 20240411 and later ratified extensions.
+
+pub mod helper;
+pub mod slots;
