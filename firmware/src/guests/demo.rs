@@ -6,7 +6,8 @@
 //! The planted bug: `list_insert` masks interrupts, `list_remove` forgets to. It loads
 //! `node->prev` early and uses it late. If the timer switches tasks in between, and the other task
 //! removes that very predecessor, the stale pointer is stored into `next->prev`: from then on the
-//! successor points back to a node that is no longer on the list.
+//! successor points back to a node that is no longer on the list. `list_remove_culprit` is the
+//! address of that store.
 //!
 //! The story is made robust so that the word that `check_list` reports was last written by that
 //! store: insertion is at the tail, a task removes its oldest node and never the tail, and a
@@ -34,7 +35,7 @@ const CONTEXT: i32 = 256;
 /// Bytes of a task's stack.
 const STACK: i32 = 512;
 /// Start of the pseudo-random sequence that varies the length of a round.
-const SEED: i32 = 0x2545_f491;
+const SEED: i32 = 0x1234_5677;
 
 const MTIMECMP: i32 = layout::CLINT_MTIMECMP as i32;
 /// `mtime` seen from `mtimecmp` lies beyond a 12-bit offset.
@@ -48,6 +49,7 @@ const SYMBOLS: &[&str] = &[
     "task_main",
     "work",
     "list_remove",
+    "list_remove_culprit",
     "list_insert",
     "list_code_end",
     "check_list",
@@ -149,8 +151,13 @@ fn start(asm: &mut Assembler) {
 
         ; la a0, ->text_started
         ; jal ->puts
+        // Begin at the edge of a tick, so that when the race strikes depends little on how many
+        // steps were made before this guest was entered.
         ; li.32 t0, MTIME
+        ; ld t2, [t0]
+        ; same_tick:
         ; ld t1, [t0]
+        ; beq t1, t2, <same_tick
         ; addi t1, t1, PERIOD
         ; li.32 t0, MTIMECMP
         ; sd t1, [t0]
@@ -310,6 +317,7 @@ fn list(asm: &mut Assembler) {
         ; sd a4, [a3]
         ; ld a2, [a0]
         ; sd a2, [a1]
+        ; ->list_remove_culprit:
         ; sd a1, [a2, 8]
         ; ret
 
