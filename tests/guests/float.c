@@ -8,6 +8,8 @@
 
 #define BODIES 5
 
+// Its last digits depend on the architecture: where there are fused multiply-adds, the compiler uses them.
+
 int nbody(long steps) {
     static double position[BODIES][3], velocity[BODIES][3], mass[BODIES];
     for (int i = 0; i < BODIES; i++) {
@@ -20,16 +22,16 @@ int nbody(long steps) {
     for (long s = 0; s < steps; s++) {
         for (int i = 0; i < BODIES; i++)
             for (int j = i + 1; j < BODIES; j++) {
-                double d[3], square = 0.01; // softened, so that near bodies don't fly off
-                for (int k = 0; k < 3; k++) {
-                    d[k] = position[i][k] - position[j][k];
-                    square += d[k] * d[k];
-                }
+                double *a = position[i], *b = position[j], *v = velocity[i], *w = velocity[j];
+                double x = a[0] - b[0], y = a[1] - b[1], z = a[2] - b[2];
+                double square = x * x + y * y + z * z + 0.01; // softened, so that near bodies don't fly off
                 double pull = 0.001 / (square * sqrt(square));
-                for (int k = 0; k < 3; k++) {
-                    velocity[i][k] -= d[k] * mass[j] * pull;
-                    velocity[j][k] += d[k] * mass[i] * pull;
-                }
+                v[0] -= x * mass[j] * pull;
+                v[1] -= y * mass[j] * pull;
+                v[2] -= z * mass[j] * pull;
+                w[0] += x * mass[i] * pull;
+                w[1] += y * mass[i] * pull;
+                w[2] += z * mass[i] * pull;
             }
         for (int i = 0; i < BODIES; i++)
             for (int k = 0; k < 3; k++) position[i][k] += 0.001 * velocity[i][k];
