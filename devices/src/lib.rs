@@ -1,2 +1,35 @@
-//! See ARCHITECTURE.md.
+//! Device models: what the guest finds behind its memory-mapped registers.
+//!
+//! ```text
+//!   guest access ──┐                      ┌── set_line / set_hart_pin   (interrupts)
+//!   deadline due ──┼─▶ Device ─▶ Context ─┼── dma_read / dma_write      (guest memory)
+//!   input ─────────┘   (State)            └── console_out, disk_*, power (the outside)
+//! ```
+//!
+//! Rules that every model keeps:
+//!
+//! - A model is a plain serialisable state struct and the logic over it. It owns no thread, clock,
+//!   file or socket; everything arrives in a [`Context`] at each call.
+//! - Values are computed from [`Context::now`]; what is stored changes only at guest accesses,
+//!   deadlines and inputs, never because somebody looked.
+//! - An output (line, pin) is set when it changes, not again and again: each is an event of the log.
+//! - The guest is hostile: no register value, descriptor or restored byte makes a model panic, loop
+//!   without bound or allocate without bound.
+//!
+//! What the models follow is named in each file; where a manual leaves a choice, they do what
+//! guests know from QEMU's `virt` board.
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod clint;
+mod context;
+mod device;
+#[cfg(test)]
+mod fake;
+mod state;
+
+pub use clint::Clint;
+pub use context::{BLOCK_SIZE, Context, DiskError, DmaError, HartPin, Power};
+pub use device::{Device, Input, InputKind};
+pub use icount::VirtualTime;
+pub use state::DeviceError;

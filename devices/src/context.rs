@@ -1,0 +1,116 @@
+//! What a device may do to the rest of the machine while it handles an access, a deadline or an
+//! input. The machine implements it; a device never keeps it.
+
+use icount::VirtualTime;
+use thiserror::Error;
+
+/// The machine as a device sees it during one call.
+///
+/// Lines and pins are levels: setting one to the level that it has is no event.
+pub trait Context {
+    /// The virtual time of this very step (of the boundary, for deadlines and inputs).
+    fn now(&self) -> VirtualTime;
+
+    /// Drives an interrupt source line of the board. The number is the board's (on a RISC-V board
+    /// the PLIC source number); its interrupt controller hears of it by [`crate::Device::line_changed`].
+    fn set_line(&mut self, line: u32, level: bool);
+
+    /// Drives an interrupt input of a hart.
+    fn set_hart_pin(&mut self, hart: u32, pin: HartPin, level: bool);
+
+    /// Reads guest-physical memory.
+    ///
+    /// # Errors
+    /// [`DmaError`] if any byte of the range is not RAM; `buf` is unspecified then.
+    fn dma_read(&mut self, addr: u64, buf: &mut [u8]) -> Result<(), DmaError>;
+
+    /// Writes guest-physical memory, through the page guards.
+    ///
+    /// # Errors
+    /// [`DmaError`] if any byte of the range is not RAM; nothing is written then.
+    fn dma_write(&mut self, addr: u64, buf: &[u8]) -> Result<(), DmaError>;
+
+    /// Sends a byte out of console port `port`.
+    fn console_out(&mut self, port: u8, byte: u8);
+
+    /// Reads 4096-byte block `block` of a drive as the guest sees it: overlay, then base. What lies
+    /// past the end of the image within its last block reads as zero.
+    ///
+    /// # Errors
+    /// [`DiskError`] if there is no such block or it can't be had.
+    fn disk_read(&mut self, drive: u8, block: u64, buf: &mut [u8; BLOCK_SIZE]) -> Result<(), DiskError>;
+
+    /// Writes 4096-byte block `block` of a drive, to its overlay.
+    ///
+    /// # Errors
+    /// [`DiskError`] if there is no such block or it can't be kept.
+    fn disk_write(&mut self, drive: u8, block: u64, buf: &[u8; BLOCK_SIZE]) -> Result<(), DiskError>;
+
+    /// Asks for the end of the run or a reset of the board, at the end of this step.
+    fn power(&mut self, action: Power);
+}
+
+/// Bytes in a block of [`Context::disk_read`] and [`Context::disk_write`].
+pub const BLOCK_SIZE: usize = 4096;
+
+/// An interrupt input of a hart; each is the bit of `mip` of that name (RISC-V Priv 3.1.9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HartPin {
+    /// MSIP, from the CLINT.
+    MachineSoftware,
+    /// MTIP, from the CLINT.
+    MachineTimer,
+    /// MEIP, from the PLIC.
+    MachineExternal,
+    /// The external part of SEIP, from the PLIC.
+    SupervisorExternal,
+}
+
+/// What a device asks of the board's power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Power {
+    /// The guest ended, with this code of its own (0 is success).
+    Off {
+        /// The guest's code.
+        code: u32,
+    },
+    /// Reset of the whole board.
+    Reset,
+}
+
+/// The guest pointed a device outside its RAM. The guest's fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("DMA of {len} bytes at {addr:#x} is not in RAM")]
+pub struct DmaError {
+    /// Guest-physical address of the first byte.
+    pub addr: u64,
+    /// Length in bytes.
+    pub len: u64,
+}
+
+/// A block of a drive can't be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum DiskError {
+    /// The drive has no such block, or there is no such drive. The guest's fault, or ours.
+    #[error("drive {drive} has no block {block}")]
+    NoSuchBlock {
+        /// Drive number.
+        drive: u8,
+        /// Block number, in blocks of 4096 bytes.
+        block: u64,
+    },
+    /// The drive is read-only.
+    #[error("drive {drive} is read-only")]
+    ReadOnly {
+        /// Drive number.
+        drive: u8,
+    },
+    /// The medium failed. The host's fault; it is recorded, so that a replay sees it too.
+    #[error("drive {drive}: block {block} failed")]
+    Failed {
+        /// Drive number.
+        drive: u8,
+        /// Block number, in blocks of 4096 bytes.
+        block: u64,
+    },
+}
