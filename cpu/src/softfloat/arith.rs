@@ -29,12 +29,7 @@ fn sum<F: Format>(x: Unpacked, y: Unpacked, negate: bool, env: Env, flags: &mut 
     if F::PRECISION > 62 {
         // No room for guard bits below the significand.
         let wide = |u: Unpacked| u128::from(u.sig) << 64;
-        return add_wide::<F>(
-            (x.sign, x.exp, wide(x)),
-            (y_sign, y.exp, wide(y)),
-            env,
-            flags,
-        );
+        return add_wide::<F>((x.sign, x.exp, wide(x)), (y_sign, y.exp, wide(y)), env, flags);
     }
     // Order by magnitude. What the smaller one loses in its shift stays visible as a sticky bit, which
     // suffices: bits are lost only by shifts of at least two, after which at most one leading bit cancels.
@@ -54,25 +49,12 @@ fn sum<F: Format>(x: Unpacked, y: Unpacked, negate: bool, env: Env, flags: &mut 
             return F::zero(zero_sum_sign(env.round));
         }
         let shift = difference.leading_zeros();
-        round_pack::<F>(
-            sign,
-            big.exp - shift as i32,
-            difference << shift,
-            0,
-            env,
-            flags,
-        )
+        round_pack::<F>(sign, big.exp - shift as i32, difference << shift, 0, env, flags)
     }
 }
 
 #[cold]
-fn sum_special<F: Format>(
-    x: Unpacked,
-    y: Unpacked,
-    negate: bool,
-    env: Env,
-    flags: &mut Flags,
-) -> F::Bits {
+fn sum_special<F: Format>(x: Unpacked, y: Unpacked, negate: bool, env: Env, flags: &mut Flags) -> F::Bits {
     if x.is_nan() || y.is_nan() {
         return propagate::<F>(&[x, y], env.nan, flags);
     }
@@ -97,14 +79,7 @@ pub fn mul<F: Format>(a: F::Bits, b: F::Bits, env: Env, flags: &mut Flags) -> F:
     }
     let (exp, product) = product(x, y);
     let sign = x.sign ^ y.sign;
-    round_pack::<F>(
-        sign,
-        exp,
-        (product >> 64) as u64,
-        product as u64,
-        env,
-        flags,
-    )
+    round_pack::<F>(sign, exp, (product >> 64) as u64, product as u64, env, flags)
 }
 
 /// The exact product of two finite magnitudes: `product * 2^(exp - 127)`, bit 127 set.
@@ -126,9 +101,7 @@ fn mul_special<F: Format>(x: Unpacked, y: Unpacked, env: Env, flags: &mut Flags)
     }
     let sign = x.sign ^ y.sign;
     match (x.class, y.class) {
-        (Class::Infinity, Class::Zero) | (Class::Zero, Class::Infinity) => {
-            invalid::<F>(env.nan, flags)
-        }
+        (Class::Infinity, Class::Zero) | (Class::Zero, Class::Infinity) => invalid::<F>(env.nan, flags),
         (Class::Infinity, _) | (_, Class::Infinity) => F::infinity(sign),
         (_, _) => F::zero(sign),
     }
@@ -183,9 +156,7 @@ fn div_special<F: Format>(x: Unpacked, y: Unpacked, env: Env, flags: &mut Flags)
     }
     let sign = x.sign ^ y.sign;
     match (x.class, y.class) {
-        (Class::Infinity, Class::Infinity) | (Class::Zero, Class::Zero) => {
-            invalid::<F>(env.nan, flags)
-        }
+        (Class::Infinity, Class::Infinity) | (Class::Zero, Class::Zero) => invalid::<F>(env.nan, flags),
         (Class::Infinity, _) => F::infinity(sign),
         (Class::Finite, Class::Zero) => {
             *flags |= Flags::DIV_ZERO;

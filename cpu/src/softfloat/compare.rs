@@ -22,12 +22,7 @@ fn order(x: &Unpacked, y: &Unpacked) -> Ordering {
 /// Compares; `None` if a NaN makes the operands unordered. INVALID is set for a signalling NaN, and for
 /// a quiet one if `signalling`.
 #[inline]
-pub fn compare<F: Format>(
-    a: F::Bits,
-    b: F::Bits,
-    signalling: bool,
-    flags: &mut Flags,
-) -> Option<Ordering> {
+pub fn compare<F: Format>(a: F::Bits, b: F::Bits, signalling: bool, flags: &mut Flags) -> Option<Ordering> {
     let (x, y) = (F::unpack(a), F::unpack(b));
     if x.is_nan() || y.is_nan() {
         if signalling || x.class == Class::SignallingNan || y.class == Class::SignallingNan {
@@ -72,13 +67,7 @@ pub fn max<F: Format>(a: F::Bits, b: F::Bits, nan: NanRule, flags: &mut Flags) -
 }
 
 #[inline]
-fn extremum<F: Format>(
-    a: F::Bits,
-    b: F::Bits,
-    wanted: Ordering,
-    nan: NanRule,
-    flags: &mut Flags,
-) -> F::Bits {
+fn extremum<F: Format>(a: F::Bits, b: F::Bits, wanted: Ordering, nan: NanRule, flags: &mut Flags) -> F::Bits {
     let (x, y) = (F::unpack(a), F::unpack(b));
     if x.is_nan() || y.is_nan() {
         let quiet_nan = propagate::<F>(&[x, y], nan, flags);

@@ -180,11 +180,7 @@ pub(super) fn invalid<F: Format>(rule: NanRule, flags: &mut Flags) -> F::Bits {
 
 /// The NaN that an operation with NaNs among its `operands` returns. A signalling one sets INVALID.
 #[cold]
-pub(super) fn propagate<F: Format>(
-    operands: &[Unpacked],
-    rule: NanRule,
-    flags: &mut Flags,
-) -> F::Bits {
+pub(super) fn propagate<F: Format>(operands: &[Unpacked], rule: NanRule, flags: &mut Flags) -> F::Bits {
     if operands.iter().any(|x| x.class == Class::SignallingNan) {
         *flags |= Flags::INVALID;
     }

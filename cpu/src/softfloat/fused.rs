@@ -23,13 +23,7 @@ pub fn fma<F: Format>(a: F::Bits, b: F::Bits, c: F::Bits, env: Env, flags: &mut 
 }
 
 #[cold]
-fn fma_special<F: Format>(
-    x: Unpacked,
-    y: Unpacked,
-    z: Unpacked,
-    env: Env,
-    flags: &mut Flags,
-) -> F::Bits {
+fn fma_special<F: Format>(x: Unpacked, y: Unpacked, z: Unpacked, env: Env, flags: &mut Flags) -> F::Bits {
     let undefined_product = matches!(
         (x.class, y.class),
         (Class::Infinity, Class::Zero) | (Class::Zero, Class::Infinity)
@@ -56,14 +50,7 @@ fn fma_special<F: Format>(
         _ if zero_product => round_pack::<F>(z.sign, z.exp, z.sig, 0, env, flags),
         _ => {
             let (exp, product) = product(x, y);
-            round_pack::<F>(
-                sign,
-                exp,
-                (product >> 64) as u64,
-                product as u64,
-                env,
-                flags,
-            )
+            round_pack::<F>(sign, exp, (product >> 64) as u64, product as u64, env, flags)
         }
     }
 }

@@ -34,8 +34,8 @@ mod round;
 pub use arith::{add, div, mul, sqrt, sub};
 pub use compare::{classify, compare, eq, le, lt, max, min};
 pub use convert::{
-    Integer, OutOfRange, convert, from_i32, from_i64, from_u32, from_u64, to_i32, to_i64,
-    to_integer, to_u32, to_u64,
+    Integer, OutOfRange, convert, from_i32, from_i64, from_u32, from_u64, to_i32, to_i64, to_integer, to_u32,
+    to_u64,
 };
 pub use format::{Class, F32, F64, Format, Unpacked};
 pub use fused::fma;
@@ -100,3 +100,6 @@ impl Env {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

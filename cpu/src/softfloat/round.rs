@@ -131,9 +131,8 @@ fn round_pack_tiny<F: Format>(
 ) -> F::Bits {
     // Tiny after rounding: rounded as if the exponent had no lower bound, is it still below the smallest normal?
     let (kept, rest) = split::<F>(hi, lo);
-    let tiny = exp_field < 0
-        || !rounds_away(env.round, sign, kept & 1 != 0, rest)
-        || increment::<F>(kept).is_some();
+    let tiny =
+        exp_field < 0 || !rounds_away(env.round, sign, kept & 1 != 0, rest) || increment::<F>(kept).is_some();
 
     let wide = u128::from(hi) << 64 | u128::from(lo);
     let shifted = shift_right_jam_wide(wide, exp_field.abs_diff(1));
