@@ -12,6 +12,9 @@ fn main() -> ExitCode {
     };
     let bytes = match what.as_str() {
         "demo" => guest(firmware::demo()),
+        "smp" => guest(firmware::smp_demo(4)),
+        "fp" => guest(firmware::fp_mix()),
+        "paging" => guest(firmware::paging()),
         other => {
             eprintln!("emit: no image named {other}");
             return ExitCode::from(2);

@@ -15,4 +15,4 @@ mod guests;
 pub mod layout;
 
 pub use error::FirmwareError;
-pub use guests::{Guest, demo};
+pub use guests::{FP_MIX_CONSOLE, Guest, PAGING_CONSOLE, demo, fp_mix, paging, smp_demo};

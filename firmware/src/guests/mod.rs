@@ -6,8 +6,14 @@
 //! so that neither a build nor a test needs a cross compiler.
 
 mod demo;
+mod floating;
+mod paging;
+mod smp;
 
 pub use demo::demo;
+pub use floating::{FP_MIX_CONSOLE, fp_mix};
+pub use paging::{PAGING_CONSOLE, paging};
+pub use smp::smp_demo;
 
 use crate::assembler::{self, Assembler, WFI, rv};
 use crate::layout;
