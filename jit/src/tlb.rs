@@ -1,0 +1,472 @@
+//! What translated code probes inline: the data TLB of an address space, and the jump cache of a code
+//! space. Both are caches of translations that must be invisible (DESIGN law 5): whoever owns them drops an
+//! entry when a page table behind it changes, and takes back the right to write when a page gets a guard.
+//!
+//! ```text
+//!   data access:  ea -> index = (ea >> 12) mod TLB_ENTRIES -> Entry { read, write, addend, page }
+//!                 hit if (ea + size - 1) | 0xfff == tag; host address = ea + addend
+//!   jump:         pc -> index = (pc >> pc_align) mod JUMP_ENTRIES -> Jump { pc, code }
+//! ```
+//!
+//! An access that crosses its page misses by construction: the index is that of its first byte, the tag
+//! that of its last. A zero tag never matches (tags end in 0xfff), so that fresh memory is an empty TLB.
+
+use std::collections::BTreeMap;
+
+use cpu::SpaceKey;
+
+/// log2 of the number of entries of a data TLB.
+pub const TLB_BITS: u32 = 13;
+/// Entries of a data TLB.
+pub const TLB_ENTRIES: usize = 1 << TLB_BITS;
+/// log2 of the number of entries of a jump cache.
+pub const JUMP_BITS: u32 = 12;
+/// Entries of a jump cache.
+pub const JUMP_ENTRIES: usize = 1 << JUMP_BITS;
+
+/// One page's data translation. The layout is known to translated code.
+#[repr(C, align(32))]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Entry {
+    /// `va | 0xfff` if reads may take the fast path, else 0.
+    pub read: u64,
+    /// `va | 0xfff` if writes may, else 0.
+    pub write: u64,
+    /// Host address minus virtual address.
+    pub addend: u64,
+    /// Index of the RAM page.
+    pub page: u64,
+}
+
+/// The tag of the page of `va`.
+pub const fn tag(va: u64) -> u64 {
+    va | 0xfff
+}
+
+/// The data translations of one address space.
+pub struct Space {
+    key: SpaceKey,
+    entries: Box<[Entry]>,
+    /// Indices to which writing was granted since the last [`Space::revoke_writes`]; may repeat.
+    granted: Vec<u16>,
+    /// Whether anything was ever filled since the last clear.
+    used: bool,
+}
+
+impl Space {
+    /// An empty space.
+    pub fn new(key: SpaceKey) -> Space {
+        Space {
+            key,
+            entries: vec![Entry::default(); TLB_ENTRIES].into_boxed_slice(),
+            granted: Vec::new(),
+            used: false,
+        }
+    }
+
+    /// What its translations depend on.
+    pub fn key(&self) -> SpaceKey {
+        self.key
+    }
+
+    /// The table that translated code probes; it doesn't move while the space lives.
+    pub fn as_ptr(&self) -> *const Entry {
+        self.entries.as_ptr()
+    }
+
+    /// The index at which `va` is cached.
+    pub const fn index(va: u64) -> usize {
+        (va >> 12) as usize & (TLB_ENTRIES - 1)
+    }
+
+    /// The entry of `va`, if its page is cached (for reading, writing or both).
+    pub fn lookup(&self, va: u64) -> Option<&Entry> {
+        let entry = &self.entries[Self::index(va)];
+        (entry.read == tag(va) || entry.write == tag(va)).then_some(entry)
+    }
+
+    /// Caches a translation of the page of `va`. Keeps the other right if the entry is of the same page.
+    pub fn fill(&mut self, va: u64, host: u64, page: u64, read: bool, write: bool) {
+        let index = Self::index(va);
+        let entry = &mut self.entries[index];
+        let base = va & !0xfff;
+        let same = (entry.read == tag(va) || entry.write == tag(va)) && entry.page == page;
+        if !same {
+            *entry = Entry {
+                read: 0,
+                write: 0,
+                addend: host.wrapping_sub(base),
+                page,
+            };
+        }
+        if read {
+            entry.read = tag(va);
+        }
+        if write {
+            entry.write = tag(va);
+            self.granted.push(index as u16);
+        }
+        self.used = true;
+    }
+
+    /// Takes back the right to write `page` through the entry at `index`.
+    pub fn revoke_write(&mut self, index: usize, page: u64) {
+        let entry = &mut self.entries[index];
+        if entry.page == page {
+            entry.write = 0;
+        }
+    }
+
+    /// Takes back both rights to `page` wherever it is cached (a watchpoint wants to see reads too).
+    pub fn drop_physical(&mut self, page: u64) {
+        for entry in &mut self.entries {
+            if entry.page == page {
+                (entry.read, entry.write) = (0, 0);
+            }
+        }
+    }
+
+    /// Takes back every right to write.
+    pub fn revoke_writes(&mut self) {
+        for index in self.granted.drain(..) {
+            self.entries[index as usize].write = 0;
+        }
+    }
+
+    /// Drops what is cached of `len` bytes from `start` (a whole number of pages).
+    pub fn clear_range(&mut self, start: u64, len: u64) {
+        if !self.used {
+            return;
+        }
+        let pages = len >> 12;
+        let drop = |entry: &mut Entry| {
+            let within = |t: u64| t != 0 && (t & !0xfff).wrapping_sub(start) < len;
+            if within(entry.read) || within(entry.write) {
+                (entry.read, entry.write) = (0, 0);
+            }
+        };
+        if pages >= TLB_ENTRIES as u64 {
+            self.entries.iter_mut().for_each(drop);
+        } else {
+            for i in 0..pages {
+                drop(&mut self.entries[Self::index(start.wrapping_add(i << 12))]);
+            }
+        }
+    }
+
+    /// Drops everything.
+    pub fn clear(&mut self) {
+        if self.used {
+            self.entries.fill(Entry::default());
+            self.granted.clear();
+            self.used = false;
+        }
+    }
+
+    fn reset(&mut self, key: SpaceKey) {
+        self.clear();
+        self.key = key;
+    }
+}
+
+/// One entry of a jump cache. The layout is known to translated code.
+#[repr(C, align(16))]
+#[derive(Clone, Copy, Debug)]
+pub struct Jump {
+    /// Virtual program counter.
+    pub pc: u64,
+    /// Host address of the block's entry.
+    pub code: u64,
+}
+
+/// A fetch translation of one virtual page, and where the jump cache remembers it.
+#[derive(Debug, Default)]
+struct FetchPage {
+    page: u64,
+    filled: Vec<u16>,
+}
+
+/// The fetch translations of one code space, i.e. of one [`SpaceKey`] and one block mode, with the jump
+/// cache made from them.
+pub struct CodeSpace {
+    key: (SpaceKey, u64),
+    align: u32,
+    jumps: Box<[Jump]>,
+    pages: BTreeMap<u64, FetchPage>,
+}
+
+impl CodeSpace {
+    /// An empty space for fetch key `key` and block mode `mode`; `align` as in [`cpu::Layout::pc_align`].
+    pub fn new(key: SpaceKey, mode: u64, align: u8) -> CodeSpace {
+        let align = u32::from(align);
+        let jumps = (0..JUMP_ENTRIES).map(|i| Self::empty(i, align)).collect();
+        CodeSpace {
+            key: (key, mode),
+            align,
+            jumps,
+            pages: BTreeMap::new(),
+        }
+    }
+
+    /// An entry that no program counter of that index equals.
+    fn empty(index: usize, align: u32) -> Jump {
+        Jump {
+            pc: ((index as u64 + 1) & (JUMP_ENTRIES as u64 - 1)) << align,
+            code: 0,
+        }
+    }
+
+    /// Fetch key and block mode.
+    pub fn key(&self) -> (SpaceKey, u64) {
+        self.key
+    }
+
+    /// The jump cache that translated code probes; it doesn't move while the space lives.
+    pub fn as_ptr(&self) -> *const Jump {
+        self.jumps.as_ptr()
+    }
+
+    fn index(&self, pc: u64) -> usize {
+        (pc >> self.align) as usize & (JUMP_ENTRIES - 1)
+    }
+
+    /// The code cached for `pc`.
+    pub fn jump(&self, pc: u64) -> Option<u64> {
+        let jump = self.jumps[self.index(pc)];
+        (jump.pc == pc).then_some(jump.code)
+    }
+
+    /// The RAM page from which the page of `pc` is fetched, if that is known.
+    pub fn page(&self, pc: u64) -> Option<u64> {
+        self.pages.get(&(pc >> 12)).map(|p| p.page)
+    }
+
+    /// Remembers a fetch translation.
+    pub fn set_page(&mut self, pc: u64, page: u64) {
+        self.drop_page(pc);
+        self.pages.insert(
+            pc >> 12,
+            FetchPage {
+                page,
+                filled: Vec::new(),
+            },
+        );
+    }
+
+    /// Caches the block entry for `pc`. All pages of `pages` (the block's, and the next one's if it
+    /// straddles) must be known, else nothing is cached.
+    pub fn insert(&mut self, pc: u64, code: u64, straddles: bool) {
+        let index = self.index(pc);
+        let next = (pc >> 12).wrapping_add(1);
+        if !self.pages.contains_key(&(pc >> 12)) || (straddles && !self.pages.contains_key(&next)) {
+            return;
+        }
+        self.jumps[index] = Jump { pc, code };
+        for page in [Some(pc >> 12), straddles.then_some(next)].into_iter().flatten() {
+            if let Some(p) = self.pages.get_mut(&page) {
+                p.filled.push(index as u16);
+            }
+        }
+    }
+
+    fn forget(&mut self, filled: Vec<u16>) {
+        for index in filled {
+            self.jumps[index as usize] = Self::empty(index as usize, self.align);
+        }
+    }
+
+    /// Drops the fetch translation of the page of `va`.
+    pub fn drop_page(&mut self, va: u64) {
+        if let Some(page) = self.pages.remove(&(va >> 12)) {
+            self.forget(page.filled);
+        }
+    }
+
+    /// Drops fetch translations of `len` bytes from `start`; true if there were any.
+    pub fn clear_range(&mut self, start: u64, len: u64) -> bool {
+        let last = start.wrapping_add(len - 1) >> 12;
+        let doomed: Vec<u64> = self
+            .pages
+            .range(start >> 12..=last.max(start >> 12))
+            .map(|(v, _)| *v)
+            .collect();
+        for page in &doomed {
+            self.drop_page(page << 12);
+        }
+        !doomed.is_empty()
+    }
+
+    /// Forgets cached block entries of RAM page `page` (its code was dropped); the translations stay.
+    pub fn drop_code(&mut self, page: u64) {
+        let mut filled = Vec::new();
+        for p in self.pages.values_mut().filter(|p| p.page == page) {
+            filled.append(&mut p.filled);
+        }
+        self.forget(filled);
+    }
+
+    /// Forgets all cached block entries (the code cache was flushed); the translations stay.
+    pub fn drop_all_code(&mut self) {
+        let mut filled = Vec::new();
+        for p in self.pages.values_mut() {
+            filled.append(&mut p.filled);
+        }
+        self.forget(filled);
+    }
+
+    /// Drops everything.
+    pub fn clear(&mut self) {
+        self.drop_all_code();
+        self.pages.clear();
+    }
+}
+
+/// What [`Lru`] keeps.
+pub trait Keyed {
+    /// The key.
+    type Key: Copy + PartialEq;
+    /// Key of this item.
+    fn key(&self) -> Self::Key;
+    /// Becomes an empty item with another key.
+    fn rekey(&mut self, key: Self::Key);
+}
+
+impl Keyed for Space {
+    type Key = SpaceKey;
+    fn key(&self) -> SpaceKey {
+        self.key
+    }
+    fn rekey(&mut self, key: SpaceKey) {
+        self.reset(key);
+    }
+}
+
+impl Keyed for CodeSpace {
+    type Key = (SpaceKey, u64);
+    fn key(&self) -> (SpaceKey, u64) {
+        self.key
+    }
+    fn rekey(&mut self, key: (SpaceKey, u64)) {
+        self.clear();
+        self.key = key;
+    }
+}
+
+/// A bounded collection of spaces: the least recently selected one gives way.
+pub struct Lru<T: Keyed> {
+    items: Vec<(T, u64)>,
+    bound: usize,
+    time: u64,
+}
+
+impl<T: Keyed> Lru<T> {
+    /// Empty, for at most `bound` items.
+    pub fn new(bound: usize) -> Lru<T> {
+        Lru {
+            items: Vec::new(),
+            bound,
+            time: 0,
+        }
+    }
+
+    /// The id of the item with `key`, made by `new` or out of the least recently selected one.
+    pub fn select(&mut self, key: T::Key, new: impl FnOnce(T::Key) -> T) -> usize {
+        self.time += 1;
+        let time = self.time;
+        if let Some(id) = self.items.iter().position(|(item, _)| item.key() == key) {
+            self.items[id].1 = time;
+            return id;
+        }
+        if self.items.len() < self.bound {
+            self.items.push((new(key), time));
+            return self.items.len() - 1;
+        }
+        let mut oldest = 0;
+        for (id, (_, used)) in self.items.iter().enumerate() {
+            if *used < self.items[oldest].1 {
+                oldest = id;
+            }
+        }
+        self.items[oldest].0.rekey(key);
+        self.items[oldest].1 = time;
+        oldest
+    }
+
+    /// All items.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.items.iter_mut().map(|(item, _)| item)
+    }
+}
+
+impl<T: Keyed> std::ops::Index<usize> for Lru<T> {
+    type Output = T;
+    fn index(&self, id: usize) -> &T {
+        &self.items[id].0
+    }
+}
+
+impl<T: Keyed> std::ops::IndexMut<usize> for Lru<T> {
+    fn index_mut(&mut self, id: usize) -> &mut T {
+        &mut self.items[id].0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_dropped_with_its_range_and_no_other() {
+        let mut space = Space::new(SpaceKey::default());
+        for va in [0x1000u64, 0x2000, 0x20_0000, 0xffff_ffff_ffff_f000] {
+            space.fill(va, 0x7000_0000 + va % 0x10_0000, va >> 12 & 0xff, true, true);
+        }
+        space.clear_range(0, 0x2000);
+        assert!(space.lookup(0x1234).is_none());
+        assert!(space.lookup(0x2234).is_some());
+        space.clear_range(0xffff_ffff_ffe0_0000, 0x20_0000);
+        assert!(space.lookup(0xffff_ffff_ffff_f000).is_none());
+        assert!(space.lookup(0x20_0000).is_some());
+        space.revoke_writes();
+        assert!(
+            space
+                .lookup(0x2000)
+                .is_some_and(|e| e.write == 0 && e.read == 0x2fff)
+        );
+    }
+
+    #[test]
+    fn an_empty_jump_entry_matches_no_pc() {
+        for align in [0, 1] {
+            let space = CodeSpace::new(SpaceKey::default(), 0, align);
+            for pc in (0..=2 * JUMP_ENTRIES as u64).chain([u64::MAX, u64::MAX - 1]) {
+                assert!(space.jump(pc & !(u64::from(align))).is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn dropping_a_straddler_s_second_page_forgets_it() {
+        let mut space = CodeSpace::new(SpaceKey::default(), 0, 1);
+        space.set_page(0x1000, 7);
+        space.set_page(0x2000, 9);
+        space.insert(0x1ffe, 0xc0de, true);
+        assert_eq!(space.jump(0x1ffe), Some(0xc0de));
+        assert!(space.clear_range(0x2000, 0x1000));
+        assert_eq!(space.jump(0x1ffe), None);
+        assert_eq!(space.page(0x1ffe), Some(7));
+    }
+
+    #[test]
+    fn the_least_recently_selected_gives_way_and_comes_back_empty() {
+        let mut spaces = Lru::new(2);
+        let key = |root| SpaceKey { root, modifiers: 0 };
+        let a = spaces.select(key(1), Space::new);
+        spaces[a].fill(0x1000, 0x1000, 1, true, false);
+        let b = spaces.select(key(2), Space::new);
+        assert_eq!(spaces.select(key(1), Space::new), a);
+        assert_eq!(spaces.select(key(3), Space::new), b);
+        assert_eq!(spaces.select(key(2), Space::new), a);
+        assert!(spaces[a].lookup(0x1000).is_none());
+    }
+}
