@@ -176,8 +176,8 @@ struct Hit<R: Replay> {
     near: Option<(Icount, R::Saved)>,
 }
 
-enum Searched<R: Replay> {
-    Found(Hit<R>),
+enum Searched<H> {
+    Found(H),
     Nothing,
     Interrupted,
 }
@@ -342,19 +342,7 @@ impl<R: Replay> Timeline<R> {
         }
         self.leave()?;
         let (to, answer) = match self.search(low, home, stops)? {
-            Searched::Found(hit) => {
-                if let Some((at, saved)) = hit.near {
-                    let bytes = R::saved_size(&saved);
-                    self.ladder.insert(at, saved, bytes);
-                }
-                (
-                    hit.at,
-                    Backward::Found {
-                        at: hit.at,
-                        stop: hit.stop,
-                    },
-                )
-            }
+            Searched::Found((at, stop)) => (at, Backward::Found { at, stop }),
             Searched::Nothing => (low, Backward::Begin),
             Searched::Interrupted => (home, Backward::Interrupted),
         };
@@ -389,10 +377,7 @@ impl<R: Replay> Timeline<R> {
         let searched = self.search(low, high.min(self.machine.end()), stops);
         self.home(home)?;
         Ok(match searched? {
-            Searched::Found(hit) => Backward::Found {
-                at: hit.at,
-                stop: hit.stop,
-            },
+            Searched::Found((at, stop)) => Backward::Found { at, stop },
             Searched::Nothing => Backward::Begin,
             Searched::Interrupted => Backward::Interrupted,
         })
@@ -477,7 +462,12 @@ impl<R: Replay> Timeline<R> {
     }
 
     /// The last hit in `low`..`high`, segment by segment; the machine is left somewhere.
-    fn search(&mut self, low: Icount, high: Icount, stops: &R::Stops) -> Outcome<Searched<R>, R> {
+    fn search(
+        &mut self,
+        low: Icount,
+        high: Icount,
+        stops: &R::Stops,
+    ) -> Outcome<Searched<(Icount, R::Stop)>, R> {
         let mut end = high;
         while low < end {
             let start = self.saved_below(end.saturating_sub(1)).max(low);
@@ -494,7 +484,14 @@ impl<R: Replay> Timeline<R> {
             }
             match self.search_segment(end, stops, (high, low))? {
                 Searched::Nothing => end = start,
-                other => return Ok(other),
+                Searched::Found(hit) => {
+                    if let Some((at, saved)) = hit.near {
+                        let bytes = R::saved_size(&saved);
+                        self.ladder.insert(at, saved, bytes);
+                    }
+                    return Ok(Searched::Found((hit.at, hit.stop)));
+                }
+                Searched::Interrupted => return Ok(Searched::Interrupted),
             }
         }
         Ok(Searched::Nothing)
@@ -507,7 +504,7 @@ impl<R: Replay> Timeline<R> {
         end: Icount,
         stops: &R::Stops,
         (from, to): (Icount, Icount),
-    ) -> Outcome<Searched<R>, R> {
+    ) -> Outcome<Searched<Hit<R>>, R> {
         let start = self.position();
         let piece = (end.since(start) / PIECES).max(SHORTEST_PIECE);
         let mut found: Option<Hit<R>> = None;
