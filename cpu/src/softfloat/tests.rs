@@ -81,6 +81,23 @@ fn tininess_is_detected_after_rounding() {
     assert_eq!(result, (smallest, Flags::INEXACT));
 }
 
+/// A fused sum that carries out of 128 bits while all of its rest is in the sticky bit.
+#[test]
+fn fused_carry_keeps_the_sticky_bit() {
+    // The product is 2^105 + 0x1754_8dd9.
+    let a = (0x10_0000_02d4_13cb_u64 as f64).to_bits();
+    let b = (0x1f_ffff_fa57_d86b_u64 as f64).to_bits();
+    // (2^53 - 1) * 2^105: one ulp, 2^105, below 2^158.
+    let c = ((1023 + 157) << 52) | 0x000f_ffff_ffff_ffff;
+    let power = (1023 + 158) << 52;
+    assert_eq!(flagged(|f| fma::<F64>(a, b, c, RNE, f)), (power, Flags::INEXACT));
+    let up = Env::riscv(Round::Up);
+    assert_eq!(
+        flagged(|f| fma::<F64>(a, b, c, up, f)),
+        (power + 1, Flags::INEXACT)
+    );
+}
+
 #[test]
 fn minimum_and_maximum() {
     let canonical = NanRule::Canonical;
