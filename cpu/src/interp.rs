@@ -35,7 +35,8 @@ pub fn run<E: Env + ?Sized>(
             env.regs()[layout.pc] = pc;
             return Exit::Budget;
         }
-        if breakpoints.contains(&insn.offset) && env.breakpoint(pc) {
+        let here = Here { offset: insn.offset, left: *budget };
+        if breakpoints.contains(&insn.offset) && env.breakpoint(here) {
             env.regs()[layout.pc] = pc;
             return Exit::Breakpoint;
         }
@@ -48,10 +49,6 @@ pub fn run<E: Env + ?Sized>(
             };
             return Exit::Trap(Trap { cause, value });
         }
-        let here = Here {
-            offset: insn.offset,
-            left: *budget,
-        };
         let mut leave = false;
         for at in block.ops_of(i) {
             match step(&block.ops[at], values, layout, env, here) {

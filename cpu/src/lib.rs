@@ -224,6 +224,10 @@ pub trait Cpu: Send {
     /// Walks the page tables for `addr` as the hart stands (data accesses with MPRV and the like), setting A and D as the
     /// architecture says.
     fn translate(&self, mem: &mut dyn PhysMem, addr: u64, access: Access) -> Result<Translation, Trap>;
+    /// Whether physical protection (RISC-V: PMP) denies an access to `size` bytes from physical address `addr`
+    /// on, which lie in one page. [`Cpu::translate`] knows no size; whoever uses a translation that isn't
+    /// `cacheable` asks this too and raises [`Cpu::access_fault`].
+    fn protects(&self, addr: u64, size: u64, access: Access) -> bool;
     /// Walks without any side effect and ignoring permissions, as a debugger does; `None`: not mapped.
     fn debug_translate(&self, mem: &mut dyn PhysMem, addr: u64) -> Option<u64>;
     /// Judges a store to a table entry (old and new value, and what the entry covers).
@@ -309,9 +313,9 @@ pub trait Env {
     fn call(&mut self, here: Here, helper: u16, args: [u64; 3]) -> (Outcome, u64);
     /// The running hart's slots.
     fn regs(&mut self) -> &mut RegFile;
-    /// Whether to stop before the instruction at virtual address `pc` (asked only for offsets at which a
-    /// breakpoint was set when the block was translated).
-    fn breakpoint(&mut self, pc: u64) -> bool;
+    /// Whether to stop before the instruction `here` (asked only at page offsets that were named as
+    /// breakpoints when the block was translated).
+    fn breakpoint(&mut self, here: Here) -> bool;
 }
 
 /// How an engine came back to the run loop. The pc slot is set in every case.
