@@ -4,6 +4,9 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FirmwareError {
+    /// The file has no bytes. The file's fault.
+    #[error("the image is empty")]
+    Empty,
     /// The file ends before what its headers promise. The file's fault.
     #[error("the {kind} is cut off: it needs {need} bytes and has {have}")]
     Truncated {
@@ -13,5 +16,51 @@ pub enum FirmwareError {
         need: u64,
         /// Bytes that are there.
         have: u64,
+    },
+    /// A header contradicts itself or its format. The file's fault.
+    #[error("the {kind} is malformed: {what}")]
+    Malformed {
+        /// What the file claims to be.
+        kind: &'static str,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The file is for another machine. The caller's choice of file.
+    #[error("this is {found}; a 64-bit little-endian RISC-V image is needed")]
+    WrongArchitecture {
+        /// What the file is, with its article.
+        found: String,
+    },
+    /// The image doesn't lie inside RAM. The file's fault, or RAM is too small.
+    #[error("the image wants {size:#x} bytes at {start:#x}, but RAM is {ram:#x} bytes at {base:#x}")]
+    OutsideRam {
+        /// First address that the image wants.
+        start: u64,
+        /// Bytes that it wants there.
+        size: u64,
+        /// Start of RAM.
+        base: u64,
+        /// Size of RAM.
+        ram: u64,
+    },
+    /// Two segments want the same memory. The file's fault.
+    #[error("the segments at {first:#x} and {second:#x} overlap")]
+    Overlap {
+        /// Physical address of the lower segment.
+        first: u64,
+        /// Physical address of the upper segment.
+        second: u64,
+    },
+    /// The compressed stream is broken. The file's fault.
+    #[error("the gzip file can't be unpacked: {what}")]
+    Gzip {
+        /// What the decompressor says.
+        what: String,
+    },
+    /// The file unpacks to more than RAM. The file's fault, or RAM is too small.
+    #[error("the gzip file unpacks to more than RAM ({limit:#x} bytes)")]
+    UnpacksTooLarge {
+        /// Size of RAM.
+        limit: u64,
     },
 }
