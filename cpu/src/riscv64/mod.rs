@@ -3,5 +3,19 @@
 //!
 //! Sources: RISC-V Unprivileged and Privileged ISA, 20240411 and later ratified extensions.
 
+pub mod csr;
+pub mod debug;
+mod decode;
+pub mod disasm;
+pub mod hart;
 pub mod helper;
+pub mod lift;
+pub mod mmu;
+pub mod pmp;
+mod rows;
 pub mod slots;
+mod state;
+pub mod traps;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+//! RV64I and Zifencei (RISC-V Unprivileged, chapters 2, 4 and 6), Zihintpause (chapter 7). `ecall` and
+//! `ebreak` are here; CSRs and privileged instructions in `system.rs`.
+
+use super::form::*;
+use crate::ir::{Bin, Cond, Size};
+use crate::riscv64::decode::Row;
+
+#[rustfmt::skip]
+pub(super) static ROWS: &[Row] = &[
+    upper("lui",    "iiiiiiiiiiii iiiii iii ddddd 0110111", |l, a| l.constant_to(a.rd, a.imm as u64)),
+    upper("auipc",  "iiiiiiiiiiii iiiii iii ddddd 0010111", |l, a| l.auipc(a.rd, a.imm)),
+    jal("jal",      "iiiiiiiiiiii iiiii iii ddddd 1101111", |l, a| l.jal(a.rd, a.offset)),
+    load("jalr",    "iiiiiiiiiiii sssss 000 ddddd 1100111", |l, a| l.jalr(a.rd, a.rs1, a.offset)),
+    branch("beq",   "iiiiiii ttttt sssss 000 iiiii 1100011", |l, a| l.branch(Cond::Eq, a.rs1, a.rs2, a.offset)),
+    branch("bne",   "iiiiiii ttttt sssss 001 iiiii 1100011", |l, a| l.branch(Cond::Ne, a.rs1, a.rs2, a.offset)),
+    branch("blt",   "iiiiiii ttttt sssss 100 iiiii 1100011", |l, a| l.branch(Cond::LtS, a.rs1, a.rs2, a.offset)),
+    branch("bge",   "iiiiiii ttttt sssss 101 iiiii 1100011", |l, a| l.branch(Cond::GeS, a.rs1, a.rs2, a.offset)),
+    branch("bltu",  "iiiiiii ttttt sssss 110 iiiii 1100011", |l, a| l.branch(Cond::LtU, a.rs1, a.rs2, a.offset)),
+    branch("bgeu",  "iiiiiii ttttt sssss 111 iiiii 1100011", |l, a| l.branch(Cond::GeU, a.rs1, a.rs2, a.offset)),
+    load("lb",      "iiiiiiiiiiii sssss 000 ddddd 0000011", |l, a| l.load(Size::B1, true, a)),
+    load("lh",      "iiiiiiiiiiii sssss 001 ddddd 0000011", |l, a| l.load(Size::B2, true, a)),
+    load("lw",      "iiiiiiiiiiii sssss 010 ddddd 0000011", |l, a| l.load(Size::B4, true, a)),
+    load("ld",      "iiiiiiiiiiii sssss 011 ddddd 0000011", |l, a| l.load(Size::B8, false, a)),
+    load("lbu",     "iiiiiiiiiiii sssss 100 ddddd 0000011", |l, a| l.load(Size::B1, false, a)),
+    load("lhu",     "iiiiiiiiiiii sssss 101 ddddd 0000011", |l, a| l.load(Size::B2, false, a)),
+    load("lwu",     "iiiiiiiiiiii sssss 110 ddddd 0000011", |l, a| l.load(Size::B4, false, a)),
+    store("sb",     "iiiiiii ttttt sssss 000 iiiii 0100011", |l, a| l.store(Size::B1, a)),
+    store("sh",     "iiiiiii ttttt sssss 001 iiiii 0100011", |l, a| l.store(Size::B2, a)),
+    store("sw",     "iiiiiii ttttt sssss 010 iiiii 0100011", |l, a| l.store(Size::B4, a)),
+    store("sd",     "iiiiiii ttttt sssss 011 iiiii 0100011", |l, a| l.store(Size::B8, a)),
+    i("addi",       "iiiiiiiiiiii sssss 000 ddddd 0010011", |l, a| l.alu_imm(Bin::Add, a.rd, a.rs1, a.imm)),
+    i("slti",       "iiiiiiiiiiii sssss 010 ddddd 0010011", |l, a| l.set_if_imm(Cond::LtS, a.rd, a.rs1, a.imm)),
+    i("sltiu",      "iiiiiiiiiiii sssss 011 ddddd 0010011", |l, a| l.set_if_imm(Cond::LtU, a.rd, a.rs1, a.imm)),
+    i("xori",       "iiiiiiiiiiii sssss 100 ddddd 0010011", |l, a| l.alu_imm(Bin::Xor, a.rd, a.rs1, a.imm)),
+    i("ori",        "iiiiiiiiiiii sssss 110 ddddd 0010011", |l, a| l.alu_imm(Bin::Or, a.rd, a.rs1, a.imm)),
+    i("andi",       "iiiiiiiiiiii sssss 111 ddddd 0010011", |l, a| l.alu_imm(Bin::And, a.rd, a.rs1, a.imm)),
+    shift("slli",   "000000 hhhhhh sssss 001 ddddd 0010011", |l, a| l.alu_imm(Bin::Shl, a.rd, a.rs1, a.shamt.into())),
+    shift("srli",   "000000 hhhhhh sssss 101 ddddd 0010011", |l, a| l.alu_imm(Bin::Shr, a.rd, a.rs1, a.shamt.into())),
+    shift("srai",   "010000 hhhhhh sssss 101 ddddd 0010011", |l, a| l.alu_imm(Bin::Sar, a.rd, a.rs1, a.shamt.into())),
+    r("add",        "0000000 ttttt sssss 000 ddddd 0110011", |l, a| l.alu(Bin::Add, a.rd, a.rs1, a.rs2)),
+    r("sub",        "0100000 ttttt sssss 000 ddddd 0110011", |l, a| l.alu(Bin::Sub, a.rd, a.rs1, a.rs2)),
+    r("sll",        "0000000 ttttt sssss 001 ddddd 0110011", |l, a| l.alu(Bin::Shl, a.rd, a.rs1, a.rs2)),
+    r("slt",        "0000000 ttttt sssss 010 ddddd 0110011", |l, a| l.set_if(Cond::LtS, a.rd, a.rs1, a.rs2)),
+    r("sltu",       "0000000 ttttt sssss 011 ddddd 0110011", |l, a| l.set_if(Cond::LtU, a.rd, a.rs1, a.rs2)),
+    r("xor",        "0000000 ttttt sssss 100 ddddd 0110011", |l, a| l.alu(Bin::Xor, a.rd, a.rs1, a.rs2)),
+    r("srl",        "0000000 ttttt sssss 101 ddddd 0110011", |l, a| l.alu(Bin::Shr, a.rd, a.rs1, a.rs2)),
+    r("sra",        "0100000 ttttt sssss 101 ddddd 0110011", |l, a| l.alu(Bin::Sar, a.rd, a.rs1, a.rs2)),
+    r("or",         "0000000 ttttt sssss 110 ddddd 0110011", |l, a| l.alu(Bin::Or, a.rd, a.rs1, a.rs2)),
+    r("and",        "0000000 ttttt sssss 111 ddddd 0110011", |l, a| l.alu(Bin::And, a.rd, a.rs1, a.rs2)),
+    i("addiw",      "iiiiiiiiiiii sssss 000 ddddd 0011011", |l, a| l.addiw(a.rd, a.rs1, a.imm)),
+    shift("slliw",  "0000000 hhhhh sssss 001 ddddd 0011011", |l, a| l.aluw_imm(Bin::Shl, a.rd, a.rs1, a.shamt.into())),
+    shift("srliw",  "0000000 hhhhh sssss 101 ddddd 0011011", |l, a| l.aluw_imm(Bin::Shr, a.rd, a.rs1, a.shamt.into())),
+    shift("sraiw",  "0100000 hhhhh sssss 101 ddddd 0011011", |l, a| l.aluw_imm(Bin::Sar, a.rd, a.rs1, a.shamt.into())),
+    r("addw",       "0000000 ttttt sssss 000 ddddd 0111011", |l, a| l.aluw(Bin::Add, a.rd, a.rs1, a.rs2)),
+    r("subw",       "0100000 ttttt sssss 000 ddddd 0111011", |l, a| l.aluw(Bin::Sub, a.rd, a.rs1, a.rs2)),
+    r("sllw",       "0000000 ttttt sssss 001 ddddd 0111011", |l, a| l.aluw(Bin::Shl, a.rd, a.rs1, a.rs2)),
+    r("srlw",       "0000000 ttttt sssss 101 ddddd 0111011", |l, a| l.aluw(Bin::Shr, a.rd, a.rs1, a.rs2)),
+    r("sraw",       "0100000 ttttt sssss 101 ddddd 0111011", |l, a| l.aluw(Bin::Sar, a.rd, a.rs1, a.rs2)),
+    // Every fence, whatever its unused fields hold, orders what is in order already.
+    fence("fence",  "jjjj pppp cccc iiiii 000 iiiii 0001111", |_, _| {}),
+    plain("pause",  "0000 0001 0000 00000 000 00000 0001111", |l, _| l.pause()),
+    // The unused fields are reserved for finer fences and are to be ignored.
+    plain("fence.i", "iiiiiiiiiiii iiiii 001 iiiii 0001111", |l, _| l.dispatch()),
+    plain("ecall",  "000000000000 00000 000 00000 1110011", |l, _| l.ecall()),
+    plain("ebreak", "000000000001 00000 000 00000 1110011", |l, _| l.ebreak()),
+];
