@@ -63,4 +63,10 @@ pub enum FirmwareError {
         /// Size of RAM.
         limit: u64,
     },
+    /// The device tree can't be built. The caller's configuration.
+    #[error("the device tree can't be built: {what}")]
+    Fdt {
+        /// What is wrong.
+        what: String,
+    },
 }

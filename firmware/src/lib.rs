@@ -2,6 +2,7 @@
 //!
 //! - [`layout`]: the RISC-V board's physical addresses, for everyone
 //! - [`load_kernel`], [`load_raw`]: ELF, Linux Image, gzip, raw
+//! - [`riscv_virt_fdt`]: the device tree
 //! - [`demo`], [`smp_demo`], [`fp_mix`], [`paging`]: bare-metal guests
 //!
 //! Nothing here reads a file or knows a device: callers hand over byte slices and copy the results
@@ -12,10 +13,14 @@
 
 mod assembler;
 mod error;
+mod fdt;
+// dynasm converts every operand, also those that have the right type.
+#[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
 mod guests;
 pub mod layout;
 mod loader;
 
 pub use error::FirmwareError;
+pub use fdt::{FdtConfig, MAX_HARTS, RISCV_EXTENSIONS, riscv_virt_fdt};
 pub use guests::{FP_MIX_CONSOLE, Guest, PAGING_CONSOLE, demo, fp_mix, paging, smp_demo};
 pub use loader::{KernelKind, Loaded, Segment, load_kernel, load_raw};
