@@ -77,11 +77,22 @@ impl Row {
             len += 1;
         }
         assert!(len == 16 || len == 32, "a pattern has 16 or 32 bits");
-        assert!((len == 32) == (bits & 3 == 3) && mask & 3 == 3, "the length doesn't fit the lowest bits");
+        assert!(
+            (len == 32) == (bits & 3 == 3) && mask & 3 == 3,
+            "the length doesn't fit the lowest bits"
+        );
         if len == 32 {
             check_places(text);
         }
-        Row { name, mask, bits, len: (len / 8) as u8, has_rm, fp, form }
+        Row {
+            name,
+            mask,
+            bits,
+            len: (len / 8) as u8,
+            has_rm,
+            fp,
+            form,
+        }
     }
 
     /// Whether the instruction's fixed bits are these.
@@ -129,13 +140,20 @@ struct Lookup {
 }
 
 static LOOKUP: LazyLock<Lookup> = LazyLock::new(|| {
-    let mut lookup = Lookup { wide: vec![Vec::new(); WIDE], narrow: vec![Vec::new(); NARROW] };
+    let mut lookup = Lookup {
+        wide: vec![Vec::new(); WIDE],
+        narrow: vec![Vec::new(); NARROW],
+    };
     for row in rows::all() {
         // A bucket gets a row unless the bits that they both fix differ.
         let (buckets, field, spread): (_, u32, fn(usize) -> u32) = if row.len == 4 {
-            (&mut lookup.wide, 0x707c, |b| (b as u32 >> 3) << 2 | (b as u32 & 7) << 12)
+            (&mut lookup.wide, 0x707c, |b| {
+                (b as u32 >> 3) << 2 | (b as u32 & 7) << 12
+            })
         } else {
-            (&mut lookup.narrow, 0xe003, |b| b as u32 >> 3 | (b as u32 & 7) << 13)
+            (&mut lookup.narrow, 0xe003, |b| {
+                b as u32 >> 3 | (b as u32 & 7) << 13
+            })
         };
         for (b, bucket) in buckets.iter_mut().enumerate() {
             if (spread(b) ^ row.bits) & row.mask & field == 0 {
@@ -157,7 +175,11 @@ pub(crate) const fn length(low: u16) -> usize {
 
 /// The row of an instruction (a 16-bit one: zero-extended). Its operands may still be reserved.
 pub(crate) fn decode(insn: u32) -> Option<&'static Row> {
-    let bucket = if insn & 3 == 3 { &LOOKUP.wide[wide_bucket(insn)] } else { &LOOKUP.narrow[narrow_bucket(insn)] };
+    let bucket = if insn & 3 == 3 {
+        &LOOKUP.wide[wide_bucket(insn)]
+    } else {
+        &LOOKUP.narrow[narrow_bucket(insn)]
+    };
     bucket.iter().copied().find(|row| row.matches(insn))
 }
 
@@ -190,7 +212,11 @@ mod tests {
             let best = rows::all()
                 .filter(|row| (row.len == 4) == (insn & 3 == 3) && row.matches(insn))
                 .max_by_key(|row| row.mask.count_ones());
-            assert_eq!(decode(insn).map(|row| row.name), best.map(|row| row.name), "{insn:#x}");
+            assert_eq!(
+                decode(insn).map(|row| row.name),
+                best.map(|row| row.name),
+                "{insn:#x}"
+            );
         }
     }
 }

@@ -7,13 +7,14 @@ use super::decode;
 use super::rows::*;
 
 const X_NAMES: [&str; 32] = [
-    "zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1", "a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "s2",
-    "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6",
+    "zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1", "a0", "a1", "a2", "a3", "a4", "a5", "a6",
+    "a7", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6",
 ];
 
 const F_NAMES: [&str; 32] = [
-    "ft0", "ft1", "ft2", "ft3", "ft4", "ft5", "ft6", "ft7", "fs0", "fs1", "fa0", "fa1", "fa2", "fa3", "fa4", "fa5",
-    "fa6", "fa7", "fs2", "fs3", "fs4", "fs5", "fs6", "fs7", "fs8", "fs9", "fs10", "fs11", "ft8", "ft9", "ft10", "ft11",
+    "ft0", "ft1", "ft2", "ft3", "ft4", "ft5", "ft6", "ft7", "fs0", "fs1", "fa0", "fa1", "fa2", "fa3", "fa4",
+    "fa5", "fa6", "fa7", "fs2", "fs3", "fs4", "fs5", "fs6", "fs7", "fs8", "fs9", "fs10", "fs11", "ft8",
+    "ft9", "ft10", "ft11",
 ];
 
 /// Text and length in bytes of the instruction at the start of `bytes`, which stand at address `pc`. What
@@ -88,9 +89,17 @@ fn target(pc: u64, offset: i32) -> u64 {
 
 /// The accesses that a fence orders.
 fn fence_set(bits: u8) -> String {
-    let letters: String =
-        "iorw".chars().enumerate().filter(|(i, _)| bits >> (3 - i) & 1 != 0).map(|(_, letter)| letter).collect();
-    if letters.is_empty() { "unknown".into() } else { letters }
+    let letters: String = "iorw"
+        .chars()
+        .enumerate()
+        .filter(|(i, _)| bits >> (3 - i) & 1 != 0)
+        .map(|(_, letter)| letter)
+        .collect();
+    if letters.is_empty() {
+        "unknown".into()
+    } else {
+        letters
+    }
 }
 
 impl Operands for R {
@@ -251,7 +260,14 @@ impl Operands for FUnary {
 
 impl Operands for FFused {
     fn text(&self, _: u64) -> String {
-        format!("{},{},{},{}{}", f(self.rd), f(self.rs1), f(self.rs2), f(self.rs3), rm(self.rm))
+        format!(
+            "{},{},{},{}{}",
+            f(self.rd),
+            f(self.rs1),
+            f(self.rs2),
+            f(self.rs3),
+            rm(self.rm)
+        )
     }
 }
 

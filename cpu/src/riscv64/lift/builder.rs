@@ -1,6 +1,8 @@
 //! The builder of a block: ops, what slots hold, and folding of constants.
 
-use crate::ir::{Bin, Insn, MAX_INSNS, Op, Slot, Target, Terminal, TrapValue, Un, Val, Width, eval_bin, eval_un};
+use crate::ir::{
+    Bin, Insn, MAX_INSNS, Op, Slot, Target, Terminal, TrapValue, Un, Val, Width, eval_bin, eval_un,
+};
 use crate::riscv64::helper;
 use crate::riscv64::rows::{F, X};
 use crate::riscv64::slots;
@@ -57,7 +59,11 @@ impl Lifter {
 
     /// Begins an instruction.
     pub fn begin(&mut self, offset: u16, len: u8, insn: u32) {
-        self.insns.push(Insn { offset, len, first_op: self.ops.len() as u16 });
+        self.insns.push(Insn {
+            offset,
+            len,
+            first_op: self.ops.len() as u16,
+        });
         self.insn = insn;
         self.owes_dirty = false;
     }
@@ -74,7 +80,9 @@ impl Lifter {
 
     /// Offset of the following instruction from the page.
     pub fn next(&self) -> i32 {
-        self.insns.last().map_or(0, |insn| i32::from(insn.offset) + i32::from(insn.len))
+        self.insns
+            .last()
+            .map_or(0, |insn| i32::from(insn.offset) + i32::from(insn.len))
     }
 
     /// Ends the block. If the instruction dirties the floating-point state, the last call wins.
@@ -93,7 +101,10 @@ impl Lifter {
 
     /// The end of a block whose last instruction, which has no ops yet, is illegal.
     pub fn illegal(&mut self) -> Terminal {
-        Terminal::Trap { cause: ILLEGAL_INSTRUCTION, value: TrapValue::Const(self.insn.into()) }
+        Terminal::Trap {
+            cause: ILLEGAL_INSTRUCTION,
+            value: TrapValue::Const(self.insn.into()),
+        }
     }
 
     /// The instruction must mark the floating-point state before it commits.
@@ -204,8 +215,12 @@ impl Lifter {
         match (self.def(a), self.def(b)) {
             (Op::Const(x), Op::Const(y)) => return self.constant(eval_bin(bin, width, x, y)),
             (_, Op::Const(0)) if width == Width::W64 && is_identity_at_zero(bin) => return a,
-            (Op::Const(0), _) if width == Width::W64 && matches!(bin, Bin::Add | Bin::Or | Bin::Xor) => return b,
-            (Op::Page(p), Op::Const(c)) | (Op::Const(c), Op::Page(p)) if bin == Bin::Add && width == Width::W64 => {
+            (Op::Const(0), _) if width == Width::W64 && matches!(bin, Bin::Add | Bin::Or | Bin::Xor) => {
+                return b;
+            }
+            (Op::Page(p), Op::Const(c)) | (Op::Const(c), Op::Page(p))
+                if bin == Bin::Add && width == Width::W64 =>
+            {
                 let sum = i32::try_from(c as i64).ok().and_then(|c| p.checked_add(c));
                 if let Some(sum) = sum {
                     return self.op(Op::Page(sum));

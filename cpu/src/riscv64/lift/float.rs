@@ -62,18 +62,36 @@ impl Lifter {
     pub fn fstore(&mut self, fmt: Fmt, a: FStore) {
         let value = self.f(a.rs2);
         let (addr, offset) = self.address(a.rs1, a.offset);
-        self.op(Op::StoreF { fmt, addr, offset, value });
+        self.op(Op::StoreF {
+            fmt,
+            addr,
+            offset,
+            value,
+        });
     }
 
     pub fn farith(&mut self, op: FBin, fmt: Fmt, a: FRm) {
-        let (rm, x, y) = (self.rounding(a.rm), self.value(fmt, a.rs1), self.value(fmt, a.rs2));
+        let (rm, x, y) = (
+            self.rounding(a.rm),
+            self.value(fmt, a.rs1),
+            self.value(fmt, a.rs2),
+        );
         let v = self.op(Op::FBin(op, fmt, rm, x, y));
         self.set_value(fmt, a.rd, v);
     }
 
     pub fn fminmax(&mut self, op: FBin, fmt: Fmt, a: FR) {
         let FR { rd, rs1, rs2 } = a;
-        self.farith(op, fmt, FRm { rd, rs1, rs2, rm: RmField::DYNAMIC });
+        self.farith(
+            op,
+            fmt,
+            FRm {
+                rd,
+                rs1,
+                rs2,
+                rm: RmField::DYNAMIC,
+            },
+        );
     }
 
     pub fn funary(&mut self, op: FUn, fmt: Fmt, a: FUnary) {
@@ -90,8 +108,18 @@ impl Lifter {
 
     pub fn ffused(&mut self, fmt: Fmt, negate_product: bool, negate_addend: bool, a: FFused) {
         let rm = self.rounding(a.rm);
-        let args = [self.value(fmt, a.rs1), self.value(fmt, a.rs2), self.value(fmt, a.rs3)];
-        let v = self.op(Op::FFma { fmt, rm, negate_product, negate_addend, args });
+        let args = [
+            self.value(fmt, a.rs1),
+            self.value(fmt, a.rs2),
+            self.value(fmt, a.rs3),
+        ];
+        let v = self.op(Op::FFma {
+            fmt,
+            rm,
+            negate_product,
+            negate_addend,
+            args,
+        });
         self.set_value(fmt, a.rd, v);
     }
 

@@ -150,19 +150,34 @@ impl Lifter {
 impl Lifter {
     pub fn load(&mut self, size: Size, signed: bool, a: Load) {
         let (addr, offset) = self.address(a.rs1, a.offset);
-        let v = self.op(Op::Load { size, signed, addr, offset });
+        let v = self.op(Op::Load {
+            size,
+            signed,
+            addr,
+            offset,
+        });
         self.set_x(a.rd, v);
     }
 
     pub fn store(&mut self, size: Size, a: Store) {
         let value = self.x(a.rs2);
         let (addr, offset) = self.address(a.rs1, a.offset);
-        self.op(Op::Store { size, addr, offset, value });
+        self.op(Op::Store {
+            size,
+            addr,
+            offset,
+            value,
+        });
     }
 
     pub fn amo(&mut self, op: Rmw, size: Size, a: Amo) {
         let (addr, value) = (self.x(a.rs1), self.x(a.rs2));
-        let v = self.op(Op::Rmw { op, size, addr, value });
+        let v = self.op(Op::Rmw {
+            op,
+            size,
+            addr,
+            value,
+        });
         self.set_x(a.rd, v);
     }
 
@@ -215,7 +230,14 @@ impl Lifter {
         self.end(match (self.as_constant(a), self.as_constant(b)) {
             (Some(a), Some(b)) if eval_cmp(cond, Width::W64, a, b) => Terminal::Jump(taken),
             (Some(_), Some(_)) => Terminal::Jump(fall),
-            _ => Terminal::Branch { cond, width: Width::W64, a, b, taken, fall },
+            _ => Terminal::Branch {
+                cond,
+                width: Width::W64,
+                a,
+                b,
+                taken,
+                fall,
+            },
         });
     }
 }

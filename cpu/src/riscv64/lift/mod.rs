@@ -72,7 +72,12 @@ pub fn lift(mode: u64, offset: u16, page: &[u8; PAGE_SIZE], next: Option<&[u8; P
 
 fn block(l: Lifter, terminal: Terminal, straddles: bool) -> Lifted {
     let (insns, ops) = l.finish();
-    Lifted::Block(Block { insns, ops, terminal, straddles })
+    Lifted::Block(Block {
+        insns,
+        ops,
+        terminal,
+        straddles,
+    })
 }
 
 /// Lifts one instruction; yields the terminal if it ends the block.

@@ -77,10 +77,16 @@ impl Lifter {
 
     pub fn ecall(&mut self) {
         let cause = ECALL_FROM_U + (self.mode() & MODE_PRIV);
-        self.end(Terminal::Trap { cause, value: TrapValue::Const(0) });
+        self.end(Terminal::Trap {
+            cause,
+            value: TrapValue::Const(0),
+        });
     }
 
     pub fn ebreak(&mut self) {
-        self.end(Terminal::Trap { cause: BREAKPOINT, value: TrapValue::Pc });
+        self.end(Terminal::Trap {
+            cause: BREAKPOINT,
+            value: TrapValue::Pc,
+        });
     }
 }

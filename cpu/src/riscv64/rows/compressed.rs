@@ -24,7 +24,7 @@ pub(super) static ROWS: &[Row] = &[
     c("c.sw",    "110 iii sss ii ttt 00", Form::Store(sw, |l, a| l.store(Size::B4, a))),
     c("c.sd",    "111 iii sss ii ttt 00", Form::Store(sd, |l, a| l.store(Size::B8, a))),
     // Quadrant 1
-    c("c.nop",   "000 i 00000 iiiii 01", Form::Plain(|_| Some(Plain {}), |_, _| {})),
+    c("c.nop",   "000 0 00000 00000 01", Form::Plain(|_| Some(Plain {}), |_, _| {})),
     c("c.addi",  "000 i ddddd iiiii 01", Form::Imm(imm, |l, a| l.alu_imm(Bin::Add, a.rd, a.rd, a.imm))),
     c("c.addiw", "001 i ddddd iiiii 01", Form::Imm(addiw, |l, a| l.addiw(a.rd, a.rd, a.imm))),
     c("c.li",    "010 i ddddd iiiii 01", Form::Imm(imm, |l, a| l.constant_to(a.rd, a.imm as u64))),
@@ -127,35 +127,66 @@ const fn offset_sdsp(insn: u32) -> i32 {
 
 fn addi4spn(i: u32) -> Option<I> {
     let imm = bits(i, 12, 11, 4) | bits(i, 10, 7, 6) | bits(i, 6, 6, 2) | bits(i, 5, 5, 3);
-    (imm != 0).then_some(I { rd: X(lower_short(i)), rs1: SP, imm })
+    (imm != 0).then_some(I {
+        rd: X(lower_short(i)),
+        rs1: SP,
+        imm,
+    })
 }
 
 fn fld(i: u32) -> Option<FLoad> {
-    Some(FLoad { rd: F(lower_short(i)), rs1: X(upper_short(i)), offset: offset_d(i) })
+    Some(FLoad {
+        rd: F(lower_short(i)),
+        rs1: X(upper_short(i)),
+        offset: offset_d(i),
+    })
 }
 
 fn lw(i: u32) -> Option<Load> {
-    Some(Load { rd: X(lower_short(i)), rs1: X(upper_short(i)), offset: offset_w(i) })
+    Some(Load {
+        rd: X(lower_short(i)),
+        rs1: X(upper_short(i)),
+        offset: offset_w(i),
+    })
 }
 
 fn ld(i: u32) -> Option<Load> {
-    Some(Load { rd: X(lower_short(i)), rs1: X(upper_short(i)), offset: offset_d(i) })
+    Some(Load {
+        rd: X(lower_short(i)),
+        rs1: X(upper_short(i)),
+        offset: offset_d(i),
+    })
 }
 
 fn fsd(i: u32) -> Option<FStore> {
-    Some(FStore { rs2: F(lower_short(i)), rs1: X(upper_short(i)), offset: offset_d(i) })
+    Some(FStore {
+        rs2: F(lower_short(i)),
+        rs1: X(upper_short(i)),
+        offset: offset_d(i),
+    })
 }
 
 fn sw(i: u32) -> Option<Store> {
-    Some(Store { rs2: X(lower_short(i)), rs1: X(upper_short(i)), offset: offset_w(i) })
+    Some(Store {
+        rs2: X(lower_short(i)),
+        rs1: X(upper_short(i)),
+        offset: offset_w(i),
+    })
 }
 
 fn sd(i: u32) -> Option<Store> {
-    Some(Store { rs2: X(lower_short(i)), rs1: X(upper_short(i)), offset: offset_d(i) })
+    Some(Store {
+        rs2: X(lower_short(i)),
+        rs1: X(upper_short(i)),
+        offset: offset_d(i),
+    })
 }
 
 fn imm(i: u32) -> Option<Imm> {
-    Some(Imm { rd: X(upper_reg(i)), imm: imm6(i) })
+    Some(Imm {
+        rd: X(upper_reg(i)),
+        imm: imm6(i),
+    })
 }
 
 fn addiw(i: u32) -> Option<Imm> {
@@ -169,29 +200,47 @@ fn addi16sp(i: u32) -> Option<Imm> {
 
 fn lui(i: u32) -> Option<Upper> {
     let imm = imm6(i) << 12;
-    (imm != 0).then_some(Upper { rd: X(upper_reg(i)), imm })
+    (imm != 0).then_some(Upper {
+        rd: X(upper_reg(i)),
+        imm,
+    })
 }
 
 fn shift_low(i: u32) -> Option<ShiftImm> {
-    Some(ShiftImm { rd: X(upper_short(i)), shamt: shamt(i) })
+    Some(ShiftImm {
+        rd: X(upper_short(i)),
+        shamt: shamt(i),
+    })
 }
 
 fn slli(i: u32) -> Option<ShiftImm> {
-    Some(ShiftImm { rd: X(upper_reg(i)), shamt: shamt(i) })
+    Some(ShiftImm {
+        rd: X(upper_reg(i)),
+        shamt: shamt(i),
+    })
 }
 
 fn andi(i: u32) -> Option<Imm> {
-    Some(Imm { rd: X(upper_short(i)), imm: imm6(i) })
+    Some(Imm {
+        rd: X(upper_short(i)),
+        imm: imm6(i),
+    })
 }
 
 /// rd' and rs2'; the destination is the first source too.
 fn low_pair(i: u32) -> Option<Unary> {
-    Some(Unary { rd: X(upper_short(i)), rs1: X(lower_short(i)) })
+    Some(Unary {
+        rd: X(upper_short(i)),
+        rs1: X(lower_short(i)),
+    })
 }
 
 /// rd and rs2.
 fn pair(i: u32) -> Option<Unary> {
-    Some(Unary { rd: X(upper_reg(i)), rs1: X(lower_reg(i)) })
+    Some(Unary {
+        rd: X(upper_reg(i)),
+        rs1: X(lower_reg(i)),
+    })
 }
 
 fn j(i: u32) -> Option<Jump> {
@@ -209,20 +258,37 @@ fn j(i: u32) -> Option<Jump> {
 fn branch(i: u32) -> Option<BranchZero> {
     let offset =
         -bits(i, 12, 12, 8) | bits(i, 11, 10, 3) | bits(i, 6, 5, 6) | bits(i, 4, 3, 1) | bits(i, 2, 2, 5);
-    Some(BranchZero { rs1: X(upper_short(i)), offset })
+    Some(BranchZero {
+        rs1: X(upper_short(i)),
+        offset,
+    })
 }
 
 fn fldsp(i: u32) -> Option<FLoad> {
-    Some(FLoad { rd: F(upper_reg(i)), rs1: SP, offset: offset_ldsp(i) })
+    Some(FLoad {
+        rd: F(upper_reg(i)),
+        rs1: SP,
+        offset: offset_ldsp(i),
+    })
 }
 
 fn lwsp(i: u32) -> Option<Load> {
     let offset = bits(i, 12, 12, 5) | bits(i, 6, 4, 2) | bits(i, 3, 2, 6);
-    Some(Load { rd: X(upper_reg(i)), rs1: SP, offset }).filter(|a| a.rd != ZERO)
+    Some(Load {
+        rd: X(upper_reg(i)),
+        rs1: SP,
+        offset,
+    })
+    .filter(|a| a.rd != ZERO)
 }
 
 fn ldsp(i: u32) -> Option<Load> {
-    Some(Load { rd: X(upper_reg(i)), rs1: SP, offset: offset_ldsp(i) }).filter(|a| a.rd != ZERO)
+    Some(Load {
+        rd: X(upper_reg(i)),
+        rs1: SP,
+        offset: offset_ldsp(i),
+    })
+    .filter(|a| a.rd != ZERO)
 }
 
 fn reg(i: u32) -> Option<Reg> {
@@ -230,13 +296,25 @@ fn reg(i: u32) -> Option<Reg> {
 }
 
 fn fsdsp(i: u32) -> Option<FStore> {
-    Some(FStore { rs2: F(lower_reg(i)), rs1: SP, offset: offset_sdsp(i) })
+    Some(FStore {
+        rs2: F(lower_reg(i)),
+        rs1: SP,
+        offset: offset_sdsp(i),
+    })
 }
 
 fn swsp(i: u32) -> Option<Store> {
-    Some(Store { rs2: X(lower_reg(i)), rs1: SP, offset: bits(i, 12, 9, 2) | bits(i, 8, 7, 6) })
+    Some(Store {
+        rs2: X(lower_reg(i)),
+        rs1: SP,
+        offset: bits(i, 12, 9, 2) | bits(i, 8, 7, 6),
+    })
 }
 
 fn sdsp(i: u32) -> Option<Store> {
-    Some(Store { rs2: X(lower_reg(i)), rs1: SP, offset: offset_sdsp(i) })
+    Some(Store {
+        rs2: X(lower_reg(i)),
+        rs1: SP,
+        offset: offset_sdsp(i),
+    })
 }

@@ -1,7 +1,11 @@
 //! D: binary64 (RISC-V Unprivileged, chapter 22), and the conversions between the two formats.
 
 use super::form::*;
-use crate::ir::{FBin, FCond, Fmt::{F32, F64}, FUn, Int};
+use crate::ir::{
+    FBin, FCond, FUn,
+    Fmt::{F32, F64},
+    Int,
+};
 use crate::riscv64::decode::Row;
 use crate::riscv64::lift::Sign;
 

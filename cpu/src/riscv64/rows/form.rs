@@ -191,26 +191,95 @@ macro_rules! constructor {
     };
 }
 
-constructor!(r, R, None, |i| Some(R { rd: X(rd(i)), rs1: X(rs1(i)), rs2: X(rs2(i)) }));
-constructor!(i, I, None, |i| Some(I { rd: X(rd(i)), rs1: X(rs1(i)), imm: imm_i(i) }));
-constructor!(shift, Shift, None, |i| Some(Shift { rd: X(rd(i)), rs1: X(rs1(i)), shamt: (i >> 20 & 63) as u8 }));
-constructor!(unary, Unary, None, |i| Some(Unary { rd: X(rd(i)), rs1: X(rs1(i)) }));
-constructor!(load, Load, None, |i| Some(Load { rd: X(rd(i)), rs1: X(rs1(i)), offset: imm_i(i) }));
-constructor!(store, Store, None, |i| Some(Store { rs2: X(rs2(i)), rs1: X(rs1(i)), offset: imm_s(i) }));
-constructor!(branch, Branch, None, |i| Some(Branch { rs1: X(rs1(i)), rs2: X(rs2(i)), offset: imm_b(i) }));
-constructor!(upper, Upper, None, |i| Some(Upper { rd: X(rd(i)), imm: (i & 0xffff_f000) as i32 }));
-constructor!(jal, Jal, None, |i| Some(Jal { rd: X(rd(i)), offset: imm_j(i) }));
-constructor!(amo, Amo, None, |i| Some(Amo { rd: X(rd(i)), rs1: X(rs1(i)), rs2: X(rs2(i)), order: order(i) }));
-constructor!(lr, Lr, None, |i| Some(Lr { rd: X(rd(i)), rs1: X(rs1(i)), order: order(i) }));
-constructor!(csr, Csr, None, |i| Some(Csr { rd: X(rd(i)), csr: (i >> 20) as u16, rs1: X(rs1(i)) }));
-constructor!(csr_imm, CsrImm, None, |i| Some(CsrImm { rd: X(rd(i)), csr: (i >> 20) as u16, uimm: rs1(i) }));
-constructor!(fence, Fence, None, |i| Some(Fence { pred: (i >> 24 & 15) as u8, succ: (i >> 20 & 15) as u8 }));
+constructor!(r, R, None, |i| Some(R {
+    rd: X(rd(i)),
+    rs1: X(rs1(i)),
+    rs2: X(rs2(i))
+}));
+constructor!(i, I, None, |i| Some(I {
+    rd: X(rd(i)),
+    rs1: X(rs1(i)),
+    imm: imm_i(i)
+}));
+constructor!(shift, Shift, None, |i| Some(Shift {
+    rd: X(rd(i)),
+    rs1: X(rs1(i)),
+    shamt: (i >> 20 & 63) as u8
+}));
+constructor!(unary, Unary, None, |i| Some(Unary {
+    rd: X(rd(i)),
+    rs1: X(rs1(i))
+}));
+constructor!(load, Load, None, |i| Some(Load {
+    rd: X(rd(i)),
+    rs1: X(rs1(i)),
+    offset: imm_i(i)
+}));
+constructor!(store, Store, None, |i| Some(Store {
+    rs2: X(rs2(i)),
+    rs1: X(rs1(i)),
+    offset: imm_s(i)
+}));
+constructor!(branch, Branch, None, |i| Some(Branch {
+    rs1: X(rs1(i)),
+    rs2: X(rs2(i)),
+    offset: imm_b(i)
+}));
+constructor!(upper, Upper, None, |i| Some(Upper {
+    rd: X(rd(i)),
+    imm: (i & 0xffff_f000) as i32
+}));
+constructor!(jal, Jal, None, |i| Some(Jal {
+    rd: X(rd(i)),
+    offset: imm_j(i)
+}));
+constructor!(amo, Amo, None, |i| Some(Amo {
+    rd: X(rd(i)),
+    rs1: X(rs1(i)),
+    rs2: X(rs2(i)),
+    order: order(i)
+}));
+constructor!(lr, Lr, None, |i| Some(Lr {
+    rd: X(rd(i)),
+    rs1: X(rs1(i)),
+    order: order(i)
+}));
+constructor!(csr, Csr, None, |i| Some(Csr {
+    rd: X(rd(i)),
+    csr: (i >> 20) as u16,
+    rs1: X(rs1(i))
+}));
+constructor!(csr_imm, CsrImm, None, |i| Some(CsrImm {
+    rd: X(rd(i)),
+    csr: (i >> 20) as u16,
+    uimm: rs1(i)
+}));
+constructor!(fence, Fence, None, |i| Some(Fence {
+    pred: (i >> 24 & 15) as u8,
+    succ: (i >> 20 & 15) as u8
+}));
 constructor!(plain, Plain, None, |_i| Some(Plain {}));
-constructor!(sfence, Sfence, None, |i| Some(Sfence { rs1: X(rs1(i)), rs2: X(rs2(i)) }));
+constructor!(sfence, Sfence, None, |i| Some(Sfence {
+    rs1: X(rs1(i)),
+    rs2: X(rs2(i))
+}));
 constructor!(cbo, Cbo, None, |i| Some(Cbo { rs1: X(rs1(i)) }));
-constructor!(fr, FR, Writes, |i| Some(FR { rd: F(rd(i)), rs1: F(rs1(i)), rs2: F(rs2(i)) }));
-constructor!(frm, FRm, Writes, |i| Some(FRm { rd: F(rd(i)), rs1: F(rs1(i)), rs2: F(rs2(i)), rm: rm(i)? }));
-constructor!(funary, FUnary, Writes, |i| Some(FUnary { rd: F(rd(i)), rs1: F(rs1(i)), rm: rm(i)? }));
+constructor!(fr, FR, Writes, |i| Some(FR {
+    rd: F(rd(i)),
+    rs1: F(rs1(i)),
+    rs2: F(rs2(i))
+}));
+constructor!(frm, FRm, Writes, |i| Some(FRm {
+    rd: F(rd(i)),
+    rs1: F(rs1(i)),
+    rs2: F(rs2(i)),
+    rm: rm(i)?
+}));
+constructor!(funary, FUnary, Writes, |i| Some(FUnary {
+    rd: F(rd(i)),
+    rs1: F(rs1(i)),
+    rm: rm(i)?
+}));
 constructor!(ffused, FFused, Writes, |i| Some(FFused {
     rd: F(rd(i)),
     rs1: F(rs1(i)),
@@ -219,10 +288,36 @@ constructor!(ffused, FFused, Writes, |i| Some(FFused {
     rm: rm(i)?
 }));
 // Writes, because flags may be raised.
-constructor!(fcompare, FCompare, Writes, |i| Some(FCompare { rd: X(rd(i)), rs1: F(rs1(i)), rs2: F(rs2(i)) }));
-constructor!(f_to_x, FToX, Writes, |i| Some(FToX { rd: X(rd(i)), rs1: F(rs1(i)), rm: rm(i)? }));
-constructor!(x_to_f, XToF, Writes, |i| Some(XToF { rd: F(rd(i)), rs1: X(rs1(i)), rm: rm(i)? }));
-constructor!(fmove_x, FMoveX, Reads, |i| Some(FMoveX { rd: X(rd(i)), rs1: F(rs1(i)) }));
-constructor!(xmove_f, XMoveF, Writes, |i| Some(XMoveF { rd: F(rd(i)), rs1: X(rs1(i)) }));
-constructor!(fload, FLoad, Writes, |i| Some(FLoad { rd: F(rd(i)), rs1: X(rs1(i)), offset: imm_i(i) }));
-constructor!(fstore, FStore, Reads, |i| Some(FStore { rs2: F(rs2(i)), rs1: X(rs1(i)), offset: imm_s(i) }));
+constructor!(fcompare, FCompare, Writes, |i| Some(FCompare {
+    rd: X(rd(i)),
+    rs1: F(rs1(i)),
+    rs2: F(rs2(i))
+}));
+constructor!(f_to_x, FToX, Writes, |i| Some(FToX {
+    rd: X(rd(i)),
+    rs1: F(rs1(i)),
+    rm: rm(i)?
+}));
+constructor!(x_to_f, XToF, Writes, |i| Some(XToF {
+    rd: F(rd(i)),
+    rs1: X(rs1(i)),
+    rm: rm(i)?
+}));
+constructor!(fmove_x, FMoveX, Reads, |i| Some(FMoveX {
+    rd: X(rd(i)),
+    rs1: F(rs1(i))
+}));
+constructor!(xmove_f, XMoveF, Writes, |i| Some(XMoveF {
+    rd: F(rd(i)),
+    rs1: X(rs1(i))
+}));
+constructor!(fload, FLoad, Writes, |i| Some(FLoad {
+    rd: F(rd(i)),
+    rs1: X(rs1(i)),
+    offset: imm_i(i)
+}));
+constructor!(fstore, FStore, Reads, |i| Some(FStore {
+    rs2: F(rs2(i)),
+    rs1: X(rs1(i)),
+    offset: imm_s(i)
+}));

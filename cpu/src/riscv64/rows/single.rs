@@ -1,7 +1,7 @@
 //! F: binary32 (RISC-V Unprivileged, chapter 21). Values are NaN-boxed in 64-bit registers.
 
 use super::form::*;
-use crate::ir::{FBin, FCond, Fmt::F32, FUn, Int};
+use crate::ir::{FBin, FCond, FUn, Fmt::F32, Int};
 use crate::riscv64::decode::Row;
 use crate::riscv64::lift::Sign;
 

@@ -79,9 +79,14 @@ fn every_block_verifies() {
                 assert_eq!(offset, 4094);
                 lifted = lift(mode, offset, &page, Some(&page));
             }
-            let Lifted::Block(block) = lifted else { panic!("the next page was given") };
+            let Lifted::Block(block) = lifted else {
+                panic!("the next page was given")
+            };
             block.verify().unwrap_or_else(|e| panic!("{e}\n{block}"));
-            assert_eq!(block.straddles, block.insns.iter().any(|i| i.offset + u16::from(i.len) > 4096));
+            assert_eq!(
+                block.straddles,
+                block.insns.iter().any(|i| i.offset + u16::from(i.len) > 4096)
+            );
             assert!(!block.straddles || block.insns.len() == 1);
             let last = block.insns.last().unwrap();
             let end = last.offset + u16::from(last.len);
@@ -102,8 +107,12 @@ fn any_bits_lift_and_disassemble() {
     let mut page = [0; 4096];
     let mut check = |insn: u32| {
         page[..4].copy_from_slice(&insn.to_le_bytes());
-        let Lifted::Block(block) = lift(3, 0, &page, None) else { panic!("{insn:#x}") };
-        block.verify().unwrap_or_else(|e| panic!("{insn:#x}: {e}\n{block}"));
+        let Lifted::Block(block) = lift(3, 0, &page, None) else {
+            panic!("{insn:#x}")
+        };
+        block
+            .verify()
+            .unwrap_or_else(|e| panic!("{insn:#x}: {e}\n{block}"));
         super::disasm::disassemble(0, &page[..4]);
     };
     (0..=0xffff).for_each(&mut check);
