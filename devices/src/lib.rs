@@ -21,15 +21,26 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod clint;
+pub mod clint;
+#[cfg(test)]
+mod conformance;
 mod context;
 mod device;
 #[cfg(test)]
 mod fake;
+pub mod finisher;
+pub mod plic;
+pub mod rtc;
 mod state;
+pub mod uart;
+pub mod virtio;
 
 pub use clint::Clint;
 pub use context::{BLOCK_SIZE, Context, DiskError, DmaError, HartPin, Power};
 pub use device::{Device, Input, InputKind};
+pub use finisher::Finisher;
 pub use icount::VirtualTime;
+pub use plic::Plic;
+pub use rtc::Rtc;
 pub use state::DeviceError;
+pub use uart::Uart;
