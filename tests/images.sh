@@ -5,6 +5,7 @@
 # a reproducible initramfs from them and from tests/guests.
 #
 #   tests/images.sh riscv64 [--symbols] [--update] [--allow-unauthenticated]
+#   tests/images.sh mirror        names the mirror that is asked
 #   tests/images.sh qemu          says how to get the QEMU to compare with; fetches nothing
 #
 #   --symbols   also vmlinux.debug, the kernel with debug information, for gdb, and its whole System.map
@@ -24,6 +25,15 @@ suite=trixie # the first Debian release with riscv64
 say() { printf 'images: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+
+# The mirror that this machine's own apt uses for Debian; what Debian ships by default otherwise.
+# `--print-uris` reads the machine's sources in any of their formats, and asks nobody.
+mirror() {
+  local uri
+  uri=$(apt-get update --print-uris 2>/dev/null | sed -n "s,^'\(.*/debian\)/*/dists/.*,\1,p" | head -n 1) || true
+  [ -n "$uri" ] || uri=http://deb.debian.org/debian
+  printf '%s\n' "$uri"
+}
 
 symbols=0 update=0 unauthenticated=0 arch=
 for a in "$@"; do
@@ -55,6 +65,10 @@ case $arch in
     say "QEMU comes from Debian's packages (qemu-system-misc, qemu-user; 10.0 is in bookworm-backports): install it with apt-get"
     exit 0
     ;;
+  mirror)
+    mirror
+    exit 0
+    ;;
   *) usage ;;
 esac
 
@@ -84,14 +98,7 @@ if [ $update = 0 ] && complete && [ "$(cat "$out/.stamp" 2>/dev/null)" = "$(stam
 fi
 
 # ---- a private apt -----------------------------------------------------------------------------------
-# The mirror that this machine's own apt uses for Debian; what Debian ships by default otherwise.
-mirror() {
-  local uri
-  uri=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
-    sed 's,/*$,,' | grep -E '/debian$' | head -n 1) || true
-  [ -n "$uri" ] || uri=http://deb.debian.org/debian
-  printf '%s\n' "$uri"
-}
+mirror=$(mirror)
 
 keyrings() { # Debian's keys on this machine, as the list that signed-by takes
   local list=() f
@@ -111,7 +118,7 @@ configure() { # configure NAME SUITE ARCH: writes the configuration, names it in
   options="arch=$3"
   [ -z "$keys" ] || options+=" signed-by=$keys"
   [ $unauthenticated = 0 ] || options="arch=$3 trusted=yes"
-  printf 'deb [%s] %s %s main\n' "$options" "$(mirror)" "$2" >"$root/sources.list"
+  printf 'deb [%s] %s %s main\n' "$options" "$mirror" "$2" >"$root/sources.list"
   cat >"$root/apt.conf" <<CONF
 APT::Architecture "$3";
 #clear APT::Architectures;
@@ -130,9 +137,10 @@ CONF
   export APT_CONFIG=$root/apt.conf
 }
 
-refresh() { # refresh LOG: apt-get update; a warning about a signature or a fetch is a failure too
+refresh() { # refresh LOG: apt-get update; a warning about a fetch or a signature is a failure too
   apt-get -q update >"$1" 2>&1 || return 1
-  ! grep -E '^(E:|W:.*(NO_PUBKEY|not signed|Failed to fetch|couldn.t be verified))' "$1" >/dev/null
+  ! grep -qE '^(E:|W:.*Failed to fetch)' "$1" || return 1
+  [ $unauthenticated = 1 ] || ! unverifiable "$1"
 }
 
 unverifiable() { grep -qE "NO_PUBKEY|not signed|couldn.t be verified|EXPKEYSIG|Sub-process .*sqv" "$1"; }
@@ -141,31 +149,35 @@ unverifiable() { grep -qE "NO_PUBKEY|not signed|couldn.t be verified|EXPKEYSIG|S
 # debian-archive-keyring, which is signed by the keys that such a machine does have.
 fetch_keyring() {
   local release
-  release=$(. /etc/os-release 2>/dev/null && [ "${ID:-}" = debian ] && echo "${VERSION_CODENAME:-}") || true
-  [ -n "$release" ] || release=bookworm
-  say "no local key verifies $suite: fetching debian-archive-keyring from $release"
-  configure keyring "$release" "$(dpkg --print-architecture)"
-  refresh "$cache/keyring.log" || return 1
-  (cd "$cache" && rm -f debian-archive-keyring_*.deb && apt-get -q download debian-archive-keyring >>keyring.log 2>&1) || return 1
-  rm -rf "$cache/keyring"
-  dpkg-deb -x "$cache"/debian-archive-keyring_*.deb "$cache/keyring"
+  for release in bookworm bullseye; do
+    say "no local key verifies $suite: trying the debian-archive-keyring of $release"
+    configure keyring $release "$(dpkg --print-architecture)"
+    refresh "$cache/keyring.log" || continue
+    rm -f "$cache"/debian-archive-keyring_*.deb
+    (cd "$cache" && apt-get -q download debian-archive-keyring >>keyring.log 2>&1) || continue
+    rm -rf "$cache/keyring"
+    dpkg-deb -x "$cache"/debian-archive-keyring_*.deb "$cache/keyring"
+    return
+  done
+  return 1
 }
 
 lists() {
   local log=$cache/update.log
   [ $unauthenticated = 0 ] || say "WARNING: --allow-unauthenticated: nobody vouches for what is downloaded"
   configure "$arch" $suite "$arch"
-  say "asking $(mirror) for $suite"
+  say "asking $mirror for $suite"
   refresh "$log" && return
-  if unverifiable "$log" && fetch_keyring; then
-    configure "$arch" $suite "$arch"
-    refresh "$log" && return
-  fi
-  cat "$log" >&2
-  if unverifiable "$log"; then
+  if [ $unauthenticated = 0 ] && unverifiable "$log"; then
+    if fetch_keyring; then
+      configure "$arch" $suite "$arch"
+      refresh "$log" && return
+    fi
+    cat "$log" >&2
     die "Debian's signature on $suite can't be verified with the keys on this machine. Install a newer" \
       "debian-archive-keyring, or take the risk with --allow-unauthenticated"
   fi
+  cat "$log" >&2
   die "the package lists can't be fetched (offline?); nothing changed"
 }
 
