@@ -94,10 +94,12 @@ pub enum SnapshotError {
         /// The key.
         key: u64,
     },
-    /// The serialised CPU and device state is larger than the format allows.
-    #[error("machine state of {size} bytes is too large for a snapshot: the most is {max} bytes")]
-    StateTooLarge {
-        /// The size in bytes.
+    /// What the caller wants to put into a snapshot is larger than the format allows.
+    #[error("{what} of {size} bytes is too large for a snapshot: the most is {max} bytes")]
+    TooLarge {
+        /// What it is.
+        what: &'static str,
+        /// Its size in bytes.
         size: usize,
         /// The format's limit.
         max: usize,

@@ -1,0 +1,558 @@
+//! Writing snapshots beside a running machine.
+//!
+//! ```text
+//! caller ──take──▶ hash: ids, dedup, tree, root ──groups──▶ compress (n threads)
+//!                                └──── frames and checkpoints in order ────▶ write
+//! ```
+//!
+//! The caller waits only when more than [`RecorderOptions::pages_in_flight`] pages are on the way. The writer takes frames in the order
+//! in which they were formed, so pages come before the nodes that name them, and those before the checkpoint; the files'
+//! contents don't depend on thread timing. An error stops the recording; it's reported by the next
+//! [`take`](Recorder::take) and every one after, by [`flush`](Recorder::flush) and by [`finish`](Recorder::finish).
+
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use icount::{Icount, VirtualTime};
+
+use crate::checkpoint::{CheckpointWriter, Checkpoints, Info, MAX_LOG_POSITION, MAX_STATE, StoredState};
+use crate::error::{Result, SnapshotError};
+use crate::pack::{Group, MAX_COUNT, Unpacked};
+use crate::page::{PageId, PageRef, PageSource, Root, whole_root};
+use crate::store::{PackEnd, PackWriter, Store, lock};
+use crate::tree::{Edit, Tree};
+
+/// One snapshot as the machine hands it over.
+#[derive(Debug, Clone)]
+pub struct Taken {
+    /// Its position.
+    pub at: Icount,
+    /// The virtual time there.
+    pub time: VirtualTime,
+    /// The pages that were written since the last one, in any order; `None` for all zero. (The first: all pages.)
+    pub dirty: Vec<Edit>,
+    /// The canonical serialised state of everything else.
+    pub state: Vec<u8>,
+    /// Where the log stands; given back on load.
+    pub log_position: Vec<u8>,
+    /// Whether retention must leave it.
+    pub keep: bool,
+}
+
+/// The figures of a recorder.
+#[derive(Clone)]
+pub struct RecorderOptions {
+    /// Threads that compress.
+    pub workers: usize,
+    /// Pages compressed together: more is smaller, fewer is faster to read back.
+    pub group: usize,
+    /// The zstd level.
+    pub level: i32,
+    /// Pages on the way to the disk above which `take` waits.
+    pub pages_in_flight: usize,
+    /// Whether to wait for the disk before a checkpoint is listed (for power cuts; a killed process loses nothing).
+    pub durable: bool,
+    /// Where pages come from that are only named, when a branch begins with its parent's.
+    pub parent: Option<Store>,
+}
+
+impl Default for RecorderOptions {
+    fn default() -> Self {
+        Self {
+            workers: 2,
+            group: 16,
+            level: 1,
+            pages_in_flight: 1 << 16,
+            durable: false,
+            parent: None,
+        }
+    }
+}
+
+/// What is on the way to the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pending {
+    /// Snapshots that were taken and aren't listed yet.
+    pub checkpoints: usize,
+    /// Their pages.
+    pub pages: usize,
+}
+
+/// A position and the whole-state root there.
+pub type Rooted = (Icount, Root);
+
+/// Bounds what is in flight.
+#[derive(Default)]
+struct Flight {
+    pending: Mutex<Pending>,
+    landed: Condvar,
+}
+
+impl Flight {
+    fn start(&self, pages: usize, most: usize) {
+        let mut pending = lock(&self.pending);
+        while pending.checkpoints > 0 && pending.pages + pages > most {
+            pending = self.landed.wait(pending).unwrap_or_else(PoisonError::into_inner);
+        }
+        pending.checkpoints += 1;
+        pending.pages += pages;
+    }
+
+    fn end(&self, pages: usize) {
+        let mut pending = lock(&self.pending);
+        pending.checkpoints -= 1;
+        pending.pages -= pages;
+        self.landed.notify_all();
+    }
+}
+
+enum Job {
+    Take(Taken),
+    Drop(Vec<Icount>),
+    Flush(Sender<()>),
+}
+
+enum ToWrite {
+    Frame(u32, Receiver<Vec<u8>>),
+    Checkpoint {
+        info: Info,
+        state: StoredState,
+        pages: usize,
+    },
+    Drop(Vec<Icount>),
+    Flush(Sender<()>),
+    /// A snapshot that failed on the way.
+    Failed {
+        pages: usize,
+    },
+}
+
+type ToPack = (Unpacked, Sender<Vec<u8>>);
+type Failure = Arc<Mutex<Option<SnapshotError>>>;
+
+/// Records snapshots of a running machine into a folder.
+pub struct Recorder {
+    jobs: Option<Sender<Job>>,
+    threads: Vec<JoinHandle<()>>,
+    flight: Arc<Flight>,
+    failure: Failure,
+    roots: Receiver<Rooted>,
+    checkpoints: Checkpoints,
+    last: Option<Icount>,
+    pages_in_flight: usize,
+}
+
+impl Recorder {
+    /// Begins a recording's snapshots in `dir`, which must have none. Files are for the user alone.
+    pub fn create(dir: &Path, options: RecorderOptions) -> Result<Self> {
+        let store = Store::create(dir)?;
+        let writer = CheckpointWriter::create(dir, store.clone(), options.durable)?;
+        let checkpoints = writer.list().clone();
+        let packs = PackWriter::new(store.clone(), options.durable);
+        let (flight, failure) = (Arc::<Flight>::default(), Failure::default());
+        let (jobs, jobs_in) = unbounded();
+        let (to_pack, pack_in) = bounded::<ToPack>(64);
+        let (to_write, write_in) = bounded(256);
+        let (root_out, roots) = unbounded();
+        let mut threads = Vec::new();
+        let spawn_error = SnapshotError::io("start a thread for", dir);
+        let mut spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
+            let thread = std::thread::Builder::new().name(name.into()).spawn(run)?;
+            threads.push(thread);
+            Ok(())
+        };
+        let group = options.group.clamp(1, MAX_COUNT);
+        let (level, parent) = (options.level, options.parent);
+        let mut started = Ok(());
+        for _ in 0..options.workers.max(1) {
+            let pack_in = pack_in.clone();
+            started =
+                started.and_then(|()| spawn("snapshot-pack", Box::new(move || pack_all(&pack_in, level))));
+        }
+        let fail = Arc::clone(&failure);
+        let hash = Hash {
+            tree: Tree::new(),
+            store,
+            parent,
+            group,
+            level,
+            to_pack,
+            to_write,
+            failure: fail,
+        };
+        started = started.and_then(|()| spawn("snapshot-hash", Box::new(move || hash.all(&jobs_in))));
+        let mut write = Write {
+            packs,
+            checkpoints: writer,
+            roots: root_out,
+            flight: Arc::clone(&flight),
+            failure: Arc::clone(&failure),
+        };
+        started = started.and_then(|()| spawn("snapshot-write", Box::new(move || write.all(&write_in))));
+        started.map_err(spawn_error)?;
+        let pages_in_flight = options.pages_in_flight;
+        let jobs = Some(jobs);
+        Ok(Self {
+            jobs,
+            threads,
+            flight,
+            failure,
+            roots,
+            checkpoints,
+            last: None,
+            pages_in_flight,
+        })
+    }
+
+    /// Hands over a snapshot; positions must not descend. Waits only if too much is on the way.
+    pub fn take(&mut self, taken: Taken) -> Result<()> {
+        self.check()?;
+        if let Some(last) = self.last.filter(|l| taken.at < *l) {
+            return Err(SnapshotError::OutOfOrder { at: taken.at, last });
+        }
+        let limits = [
+            ("machine state", taken.state.len(), MAX_STATE),
+            ("log position", taken.log_position.len(), MAX_LOG_POSITION),
+        ];
+        if let Some(&(what, size, max)) = limits.iter().find(|(_, size, max)| size > max) {
+            return Err(SnapshotError::TooLarge { what, size, max });
+        }
+        self.last = Some(taken.at);
+        let pages = taken.dirty.len();
+        self.flight.start(pages, self.pages_in_flight);
+        self.send(Job::Take(taken))
+            .inspect_err(|_| self.flight.end(pages))
+    }
+
+    /// Marks checkpoints as dropped: they're no longer listed. Their pages stay in the packs.
+    pub fn drop_checkpoints(&mut self, at: Vec<Icount>) -> Result<()> {
+        self.check()?;
+        self.send(Job::Drop(at))
+    }
+
+    /// What is on the way to the disk.
+    pub fn pending(&self) -> Pending {
+        *lock(&self.flight.pending)
+    }
+
+    /// The whole-state root of each snapshot taken, in order, as soon as it's on the list.
+    pub fn roots(&self) -> &Receiver<Rooted> {
+        &self.roots
+    }
+
+    /// The checkpoints so far; the list grows as snapshots are written.
+    pub fn checkpoints(&self) -> &Checkpoints {
+        &self.checkpoints
+    }
+
+    /// Waits until everything taken so far is on the list.
+    pub fn flush(&self) -> Result<()> {
+        let (done, wait) = bounded(1);
+        self.send(Job::Flush(done))?;
+        // An error here means that a thread has ended, which `check` tells better.
+        let ended = wait.recv().is_err();
+        self.check()?;
+        if ended {
+            Err(SnapshotError::Stopped)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Writes what is on the way and ends the recording.
+    pub fn finish(mut self) -> Result<Checkpoints> {
+        let flushed = self.flush();
+        self.join();
+        flushed.map(|()| self.checkpoints.clone())
+    }
+
+    fn check(&self) -> Result<()> {
+        lock(&self.failure).clone().map_or(Ok(()), Err)
+    }
+
+    fn send(&self, job: Job) -> Result<()> {
+        match &self.jobs {
+            Some(jobs) => jobs.send(job).map_err(|_| SnapshotError::Stopped),
+            None => Err(SnapshotError::Stopped),
+        }
+    }
+
+    fn join(&mut self) {
+        self.jobs = None;
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has been reported as `Stopped`, by the channel that it dropped.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+fn pack_all(pack_in: &Receiver<ToPack>, level: i32) {
+    let mut compressor = None;
+    for (unpacked, out) in pack_in {
+        // The receiver is gone only when the writer is, and then it was told.
+        let _ = out.send(unpacked.pack(level, &mut compressor));
+    }
+}
+
+/// The pages of `edits` named and hashed, sorted by key; each is shown to `visit`.
+fn name(
+    mut edits: Vec<Edit>,
+    mut visit: impl FnMut(PageId, &Arc<PageRef>) -> Result<()>,
+) -> Result<Vec<Edit>> {
+    edits.sort_by_key(|e| e.0);
+    for (_, page) in &mut edits {
+        if let Some(full) = page.take() {
+            let id = full.id();
+            visit(id, &full)?;
+            *page = PageRef::named(id);
+        }
+    }
+    Ok(edits)
+}
+
+struct Hash {
+    tree: Tree,
+    store: Store,
+    parent: Option<Store>,
+    group: usize,
+    level: i32,
+    to_pack: Sender<ToPack>,
+    to_write: Sender<ToWrite>,
+    failure: Failure,
+}
+
+impl Hash {
+    fn all(mut self, jobs: &Receiver<Job>) {
+        for job in jobs {
+            let message = match job {
+                Job::Drop(at) => ToWrite::Drop(at),
+                Job::Flush(done) => ToWrite::Flush(done),
+                Job::Take(taken) => {
+                    let pages = taken.dirty.len();
+                    let failed = lock(&self.failure).is_some();
+                    match if failed {
+                        Err(SnapshotError::Stopped)
+                    } else {
+                        self.take(taken)
+                    } {
+                        Ok((info, state)) => ToWrite::Checkpoint { info, state, pages },
+                        Err(error) => {
+                            lock(&self.failure).get_or_insert(error);
+                            ToWrite::Failed { pages }
+                        }
+                    }
+                }
+            };
+            if self.to_write.send(message).is_err() {
+                lock(&self.failure).get_or_insert(SnapshotError::Stopped);
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self, taken: Taken) -> Result<(Info, StoredState)> {
+        let Taken {
+            at,
+            time,
+            dirty,
+            state,
+            log_position,
+            keep,
+        } = taken;
+        let (mut ids, mut pages) = (Vec::new(), Vec::new());
+        let edits = name(dirty, |id, page| {
+            if self.store.is_new(&id) && !ids.contains(&id) {
+                let bytes = match (page.bytes(), &self.parent) {
+                    (Some(bytes), _) => Arc::clone(bytes),
+                    (None, Some(parent)) => parent.page(id)?,
+                    (None, None) => self.store.get(id)?,
+                };
+                ids.push(id);
+                pages.push(bytes);
+                if ids.len() == self.group {
+                    self.frame(std::mem::take(&mut ids), Group::Pages(std::mem::take(&mut pages)))?;
+                }
+            }
+            Ok(())
+        })?;
+        if !ids.is_empty() {
+            self.frame(ids, Group::Pages(pages))?;
+        }
+        self.tree.extend(&edits)?;
+        let tree = self.tree.root();
+        let mut nodes = Vec::new();
+        self.tree.unwritten(&mut |id, node| nodes.push((id, node)));
+        nodes.retain(|n| self.store.is_new(&n.0));
+        nodes.sort_by_key(|n| n.0);
+        nodes.dedup_by_key(|n| n.0);
+        for chunk in nodes.chunks(64) {
+            let (ids, nodes) = chunk
+                .iter()
+                .map(|(id, node)| (*id, Arc::from(node.as_slice())))
+                .unzip();
+            self.frame(ids, Group::Nodes(nodes))?;
+        }
+        let root = whole_root(tree, &state);
+        let state_len = state.len() as u64;
+        let end = PackEnd::default();
+        let info = Info {
+            at,
+            time,
+            tree,
+            root,
+            state_len,
+            keep,
+            end,
+            log_position,
+        };
+        Ok((info, StoredState::new(state, self.level)))
+    }
+
+    fn frame(&self, ids: Vec<PageId>, group: Group) -> Result<()> {
+        let number = self.store.announce(&ids);
+        let (out, packed) = bounded(1);
+        self.to_pack
+            .send((Unpacked { ids, group }, out))
+            .map_err(|_| SnapshotError::Stopped)?;
+        self.to_write
+            .send(ToWrite::Frame(number, packed))
+            .map_err(|_| SnapshotError::Stopped)
+    }
+}
+
+struct Write {
+    packs: PackWriter,
+    checkpoints: CheckpointWriter,
+    roots: Sender<Rooted>,
+    flight: Arc<Flight>,
+    failure: Failure,
+}
+
+impl Write {
+    /// After an error it goes on to take messages, so that nobody waits for it.
+    fn all(&mut self, write_in: &Receiver<ToWrite>) {
+        for message in write_in {
+            let pages = match &message {
+                ToWrite::Checkpoint { pages, .. } | ToWrite::Failed { pages } => Some(*pages),
+                ToWrite::Frame(..) | ToWrite::Drop(_) | ToWrite::Flush(_) => None,
+            };
+            let failed = lock(&self.failure).is_some();
+            if let Err(error) = if failed { Ok(()) } else { self.one(message) } {
+                lock(&self.failure).get_or_insert(error);
+            }
+            if let Some(pages) = pages {
+                self.flight.end(pages);
+            }
+        }
+    }
+
+    fn one(&mut self, message: ToWrite) -> Result<()> {
+        match message {
+            ToWrite::Frame(number, packed) => {
+                let frame = packed.recv().map_err(|_| SnapshotError::Stopped)?;
+                self.packs.append(number, &frame)
+            }
+            ToWrite::Checkpoint { mut info, state, .. } => {
+                self.packs.sync()?;
+                info.end = self.packs.end();
+                let rooted = (info.at, info.root);
+                self.checkpoints.append(info, &state)?;
+                // Nobody may want the roots.
+                let _ = self.roots.send(rooted);
+                Ok(())
+            }
+            ToWrite::Drop(at) => self.checkpoints.drop_all(&at),
+            ToWrite::Flush(done) => {
+                let _ = done.send(());
+                Ok(())
+            }
+            ToWrite::Failed { .. } => Ok(()),
+        }
+    }
+}
+
+/// The roots of a run without a disk: a replay feeds what it would record, and compares the roots with the recorded ones.
+pub struct RootStream {
+    feed: Option<Sender<(Icount, Vec<Edit>, Vec<u8>)>>,
+    roots: Receiver<Result<Rooted>>,
+    thread: Option<JoinHandle<()>>,
+    flight: Arc<Flight>,
+    pages_in_flight: usize,
+}
+
+impl RootStream {
+    /// A stream that begins with `tree` (of a snapshot, or empty at power-on).
+    pub fn new(tree: Tree) -> Result<Self> {
+        let (feed, feed_in) = unbounded::<(Icount, Vec<Edit>, Vec<u8>)>();
+        let (root_out, roots) = unbounded();
+        let flight = Arc::<Flight>::default();
+        let landed = Arc::clone(&flight);
+        let run = move || {
+            let mut tree = tree;
+            for (at, dirty, state) in feed_in {
+                let pages = dirty.len();
+                let extended = name(dirty, |_, _| Ok(())).and_then(|edits| tree.extend(&edits));
+                let rooted = extended.map(|()| (at, whole_root(tree.root(), &state)));
+                let _ = root_out.send(rooted);
+                landed.end(pages);
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("snapshot-roots".into())
+            .spawn(run);
+        let thread = Some(thread.map_err(SnapshotError::io("start a thread for", Path::new("roots")))?);
+        let pages_in_flight = RecorderOptions::default().pages_in_flight;
+        Ok(Self {
+            feed: Some(feed),
+            roots,
+            thread,
+            flight,
+            pages_in_flight,
+        })
+    }
+
+    /// Hands over the pages written since the last one and the rest of the state. Waits only if too much is on the way.
+    pub fn feed(&mut self, at: Icount, dirty: Vec<Edit>, state: Vec<u8>) -> Result<()> {
+        let pages = dirty.len();
+        self.flight.start(pages, self.pages_in_flight);
+        let sent = self
+            .feed
+            .as_ref()
+            .is_some_and(|f| f.send((at, dirty, state)).is_ok());
+        if sent { Ok(()) } else { Err(SnapshotError::Stopped) }
+    }
+
+    /// What was fed and has no root yet.
+    pub fn pending(&self) -> Pending {
+        *lock(&self.flight.pending)
+    }
+
+    /// The next root in order, if it's there.
+    pub fn poll(&mut self) -> Option<Result<Rooted>> {
+        self.roots.try_recv().ok()
+    }
+
+    /// The roots that are left, waiting for them.
+    pub fn finish(mut self) -> Result<Vec<Rooted>> {
+        self.feed = None;
+        self.roots.iter().collect()
+    }
+}
+
+impl Drop for RootStream {
+    fn drop(&mut self) {
+        self.feed = None;
+        if let Some(thread) = self.thread.take() {
+            // It has no reason to panic, and no result.
+            let _ = thread.join();
+        }
+    }
+}
