@@ -29,6 +29,8 @@ use crate::Lifted;
 use crate::ir::{MAX_INSNS, Terminal};
 
 mod objdump;
+mod qemu;
+mod world;
 
 /// An encoding of each row with random operands; for rows with reserved values, a valid one.
 pub(crate) fn random_encoding(row: &super::decode::Row, random: &mut Random) -> u32 {

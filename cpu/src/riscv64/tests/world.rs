@@ -1,0 +1,154 @@
+//! A hart with flat memory and nothing else: runs code through lifter and interpreter.
+
+use crate::interp::{self, Scratch};
+use crate::ir::{Rmw, Size, eval_rmw};
+use crate::riscv64::hart::{Hart, HartConfig};
+use crate::riscv64::slots::{LAYOUT, PAGE, PC};
+use crate::{Access, Context, Cpu, Env, Exit, Here, Lifted, Outcome, RegFile, Trap};
+
+/// Memory from `base` on; virtual addresses are physical.
+pub(crate) struct Ram {
+    pub base: u64,
+    pub bytes: Vec<u8>,
+}
+
+impl Ram {
+    fn at(&mut self, addr: u64, len: u64) -> Option<&mut [u8]> {
+        let start = usize::try_from(addr.checked_sub(self.base)?).ok()?;
+        self.bytes.get_mut(start..start.checked_add(len as usize)?)
+    }
+
+    fn read(&mut self, addr: u64, size: Size) -> Option<u64> {
+        let mut bytes = [0; 8];
+        let len = size.bytes();
+        bytes[..len as usize].copy_from_slice(self.at(addr, len)?);
+        Some(u64::from_le_bytes(bytes))
+    }
+
+    fn write(&mut self, addr: u64, size: Size, value: u64) -> Option<()> {
+        let len = size.bytes();
+        self.at(addr, len)?
+            .copy_from_slice(&value.to_le_bytes()[..len as usize]);
+        Some(())
+    }
+
+    fn page(&mut self, addr: u64) -> Option<[u8; 4096]> {
+        self.at(addr, 4096).and_then(|page| page.try_into().ok())
+    }
+}
+
+impl Context for Ram {
+    fn now(&self) -> u64 {
+        0
+    }
+    fn load(&mut self, cpu: &mut dyn Cpu, addr: u64, size: Size) -> Result<u64, Trap> {
+        self.read(addr, size)
+            .ok_or_else(|| cpu.access_fault(addr, Access::Read))
+    }
+    fn store(&mut self, cpu: &mut dyn Cpu, addr: u64, size: Size, value: u64) -> Result<(), Trap> {
+        self.write(addr, size, value)
+            .ok_or_else(|| cpu.access_fault(addr, Access::Write))
+    }
+    fn translate(&mut self, _: &mut dyn Cpu, addr: u64, _: Access) -> Result<u64, Trap> {
+        Ok(addr)
+    }
+    fn is_ram(&self, addr: u64) -> bool {
+        (self.base..self.base + self.bytes.len() as u64).contains(&addr)
+    }
+    fn protection_changed(&mut self) {}
+    fn end_slice(&mut self) {}
+}
+
+pub(crate) struct World {
+    pub hart: Hart,
+    pub ram: Ram,
+    trap: Option<Trap>,
+}
+
+impl World {
+    pub fn new(ram: Ram) -> World {
+        let hart = Hart::new(HartConfig::new(0));
+        World {
+            hart,
+            ram,
+            trap: None,
+        }
+    }
+
+    /// Runs from `pc` on for at most `budget` instructions; yields the trap that ended the run.
+    pub fn run(&mut self, pc: u64, mut budget: u64) -> Option<Trap> {
+        self.hart.regs_mut()[PC] = pc;
+        let mut scratch = Scratch::default();
+        loop {
+            let pc = self.hart.pc();
+            let base = pc & !0xfff;
+            let page = self.ram.page(base).expect("code runs in memory");
+            let (mode, offset) = (self.hart.block_mode(), (pc & 0xfff) as u16);
+            let mut lifted = self.hart.lift(mode, offset, &page, None);
+            if let Lifted::NeedsNextPage = lifted {
+                let next = self.ram.page(base + 4096).expect("code runs in memory");
+                lifted = self.hart.lift(mode, offset, &page, Some(&next));
+            }
+            let Lifted::Block(block) = lifted else {
+                panic!("the next page was given")
+            };
+            self.hart.regs_mut()[PAGE] = base;
+            match interp::run(&block, &LAYOUT, self, &mut scratch, &mut budget, &[]) {
+                Exit::Budget => return None,
+                Exit::Next | Exit::Dispatch => {}
+                Exit::Stop => return self.trap.take(),
+                Exit::Trap(trap) => return Some(trap),
+                Exit::Breakpoint => panic!("no breakpoint was set"),
+            }
+        }
+    }
+
+    fn stop<T: Default>(&mut self, trap: Trap) -> (Outcome, T) {
+        self.trap = Some(trap);
+        (Outcome::Stop, T::default())
+    }
+
+    fn access_fault<T: Default>(&mut self, addr: u64, access: Access) -> (Outcome, T) {
+        let trap = self.hart.access_fault(addr, access);
+        self.stop(trap)
+    }
+}
+
+impl Env for World {
+    fn load(&mut self, _: Here, addr: u64, size: Size) -> (Outcome, u64) {
+        match self.ram.read(addr, size) {
+            Some(value) => (Outcome::Done, value),
+            None => self.access_fault(addr, Access::Read),
+        }
+    }
+    fn store(&mut self, _: Here, addr: u64, size: Size, value: u64) -> Outcome {
+        match self.ram.write(addr, size, value) {
+            Some(()) => Outcome::Done,
+            None => self.access_fault::<()>(addr, Access::Write).0,
+        }
+    }
+    fn rmw(&mut self, _: Here, op: Rmw, addr: u64, size: Size, value: u64) -> (Outcome, u64) {
+        if addr % size.bytes() != 0 {
+            let trap = self.hart.misaligned(addr, Access::Write);
+            return self.stop(trap);
+        }
+        let Some(old) = self.ram.read(addr, size) else {
+            return self.access_fault(addr, Access::Write);
+        };
+        self.ram.write(addr, size, eval_rmw(op, size, old, value));
+        (Outcome::Done, old)
+    }
+    fn call(&mut self, here: Here, helper: u16, args: [u64; 3]) -> (Outcome, u64) {
+        let pc = self.hart.regs()[PAGE] + u64::from(here.offset);
+        match self.hart.call(&mut self.ram, helper, args, pc) {
+            Ok(value) => (Outcome::Done, value),
+            Err(trap) => self.stop(trap),
+        }
+    }
+    fn regs(&mut self) -> &mut RegFile {
+        self.hart.regs_mut()
+    }
+    fn breakpoint(&mut self, _: Here) -> bool {
+        false
+    }
+}
