@@ -3,7 +3,7 @@
 //! The run loop calls it and knows no more than this trait; whether the run is live, recorded or
 //! replayed is decided by which door it was handed:
 //!
-//! | call         | live (in `machine`)        | `Recording`    | `Replaying`|
+//! | call         | live (in `machine`)        | [`Recording`](crate::Recording)    | `Replaying`|
 //! |--------------|----------------------------|--------------------------------------|---------------------------------|
 //! | `effect`     | shows console bytes        | passes on, then logs                 | compares with the log           |
 //! | `input`      | polls the host             | asks the live door, logs, hands on   | the logged input, exactly there |
@@ -68,9 +68,7 @@ impl fmt::Display for End {
 
 /// How far a run is through its events. Stored in snapshots; equal in a recording and its replays
 /// at the same boundary.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LogPosition {
     /// Inputs delivered by [`Door::input`] and [`Door::inject`] so far. Disk blocks don't count:
     /// they are content, found by their number.
@@ -98,11 +96,7 @@ pub struct Divergence {
 
 impl fmt::Display for Divergence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "at icount {} ({}, hart {})",
-            self.at, self.time, self.hart
-        )?;
+        writeln!(f, "at icount {} ({}, hart {})", self.at, self.time, self.hart)?;
         match &self.expected {
             Some(event) => writeln!(f, "  recorded: {event}")?,
             None => writeln!(f, "  recorded: nothing more")?,
@@ -112,11 +106,7 @@ impl fmt::Display for Divergence {
             None => write!(f, "  replayed: went past it")?,
         }
         for (index, event) in self.before.iter().enumerate() {
-            let margin = if index == 0 {
-                "  before:  "
-            } else {
-                "          "
-            };
+            let margin = if index == 0 { "  before:  " } else { "          " };
             write!(f, "\n{margin} {event}")?;
         }
         Ok(())
@@ -128,10 +118,10 @@ impl fmt::Display for Divergence {
 pub enum DoorError {
     /// The log can't grow (disk full, quota, file size limit). Pause, make room, call again.
     #[error("the event log can't grow; make room, then continue")]
-    LogFull(#[source] io::Error),
+    LogFull(#[source] LogError),
     /// Reading or writing the log failed.
     #[error("the event log failed")]
-    Log(#[from] LogError),
+    Log(#[source] LogError),
     /// A host back end of the live door failed.
     #[error("{action} failed")]
     Host {
@@ -171,6 +161,16 @@ pub enum DoorError {
     },
 }
 
+impl From<LogError> for DoorError {
+    fn from(error: LogError) -> Self {
+        if error.is_full() {
+            Self::LogFull(error)
+        } else {
+            Self::Log(error)
+        }
+    }
+}
+
 /// The one way in and out of a machine. See the module's table for what each implementation does.
 pub trait Door {
     /// An effect happened at the CPU's edge. Recording logs it; replaying compares it with the
@@ -182,13 +182,7 @@ pub trait Door {
     ///
     /// # Errors
     /// [`DoorError::Divergence`] when replaying; a log error as said above.
-    fn effect(
-        &mut self,
-        at: Icount,
-        time: VirtualTime,
-        hart: u8,
-        effect: &Effect,
-    ) -> Result<(), DoorError>;
+    fn effect(&mut self, at: Icount, time: VirtualTime, hart: u8, effect: &Effect) -> Result<(), DoorError>;
 
     /// The next input that is due at this boundary, if any; never [`Input::DiskBlock`]. Called
     /// repeatedly until `None`.
@@ -196,12 +190,7 @@ pub trait Door {
     /// # Errors
     /// The input could not be logged (it is kept, and comes with the next call), or the replay
     /// went past a logged one.
-    fn input(
-        &mut self,
-        at: Icount,
-        time: VirtualTime,
-        ready: Ready,
-    ) -> Result<Option<Input>, DoorError>;
+    fn input(&mut self, at: Icount, time: VirtualTime, ready: Ready) -> Result<Option<Input>, DoorError>;
 
     /// Where the next input stands, if that is known: the machine must call
     /// [`input`](Self::input) exactly there. Replaying: the next logged one. Live: `None`, and the
@@ -267,22 +256,11 @@ pub trait Door {
 }
 
 impl<D: Door + ?Sized> Door for Box<D> {
-    fn effect(
-        &mut self,
-        at: Icount,
-        time: VirtualTime,
-        hart: u8,
-        effect: &Effect,
-    ) -> Result<(), DoorError> {
+    fn effect(&mut self, at: Icount, time: VirtualTime, hart: u8, effect: &Effect) -> Result<(), DoorError> {
         (**self).effect(at, time, hart, effect)
     }
 
-    fn input(
-        &mut self,
-        at: Icount,
-        time: VirtualTime,
-        ready: Ready,
-    ) -> Result<Option<Input>, DoorError> {
+    fn input(&mut self, at: Icount, time: VirtualTime, ready: Ready) -> Result<Option<Input>, DoorError> {
         (**self).input(at, time, ready)
     }
 

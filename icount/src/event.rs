@@ -291,11 +291,7 @@ impl fmt::Display for Effect {
                 size,
                 value,
             } => {
-                let (word, arrow) = if write {
-                    ("write", "<-")
-                } else {
-                    ("read", "->")
-                };
+                let (word, arrow) = if write { ("write", "<-") } else { ("read", "->") };
                 write!(f, "{word:<5} [{addr:#x}]/{size} {arrow} {value:#x}")
             }
             Self::Line { line, level } => {
@@ -363,14 +359,7 @@ fn input_fields<M: SerializeMap>(input: &Input, map: &mut M) -> Result<(), M::Er
         }
         Input::Debugger(DebuggerWrite::Memory { addr, bytes }) => {
             map.serialize_entry("addr", &hex(*addr))?;
-            map.serialize_entry(
-                "bytes",
-                &Hex {
-                    bytes,
-                    short: false,
-                }
-                .to_string(),
-            )
+            map.serialize_entry("bytes", &Hex { bytes, short: false }.to_string())
         }
         Input::Debugger(DebuggerWrite::Register {
             hart,
@@ -379,14 +368,7 @@ fn input_fields<M: SerializeMap>(input: &Input, map: &mut M) -> Result<(), M::Er
         }) => {
             map.serialize_entry("of_hart", hart)?;
             map.serialize_entry("register", register)?;
-            map.serialize_entry(
-                "bytes",
-                &Hex {
-                    bytes,
-                    short: false,
-                }
-                .to_string(),
-            )
+            map.serialize_entry("bytes", &Hex { bytes, short: false }.to_string())
         }
         Input::Reset => Ok(()),
     }

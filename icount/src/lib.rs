@@ -22,9 +22,15 @@ mod event;
 mod kind;
 mod log;
 mod position;
+mod recording;
+mod replaying;
+mod scripted;
 
 pub use door::{Divergence, Door, DoorError, End, Idle, LogPosition, Ready};
 pub use event::{BLOCK_SIZE, Body, DebuggerWrite, Effect, Event, Input, digest};
 pub use kind::{Kind, KindSet, UnknownKind};
-pub use log::{LOG_VERSION, LogError};
+pub use log::{Events, LOG_VERSION, LogError, LogReader, LogWriter, LostEffects, Recovered};
 pub use position::{Clock, Icount, VirtualTime};
+pub use recording::Recording;
+pub use replaying::Replaying;
+pub use scripted::{Due, ScriptedDoor};

@@ -1,7 +1,41 @@
 //! The event log `events`: an append-only file of framed, checksummed records.
+//!
+//! ```text
+//!   head │ frame │ frame │ ...          head:  magic, version, ns per step, checksum
+//!          │                            frame: kind, length, two checksums, payload
+//!          ├ input, disk block   written at once, before the guest sees it
+//!          ├ effects             a compressed block of them, written behind
+//!          ├ progress            how far the run is, about once a second
+//!          └ end                 the run was closed
+//! ```
+//!
+//! Effects are written later than the inputs among them; the order in which everything happened
+//! follows from counts: each input says how many effects stand before it. The layout, byte by byte,
+//! is in docs/format.md; reader and writer share `frame.rs` and `effects.rs`.
 
+mod codec;
+mod effects;
+mod frame;
+mod index;
+mod reader;
+#[cfg(test)]
+mod samples;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::fmt;
+use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::BLOCK_SIZE;
+use index::{Extent, Index};
+
+pub(crate) use reader::EffectStream;
+pub use reader::{Events, LogReader, LostEffects};
+pub use writer::LogWriter;
 
 /// The version of the layout that this build writes, and the only one that it reads.
 pub const LOG_VERSION: u32 = 1;
@@ -62,4 +96,110 @@ pub enum LogError {
         /// Effects asked for.
         effects: u64,
     },
+    /// The log does not have effects that stand before its last input: they were lost when the
+    /// recording was killed, and must be handed in before it goes on.
+    #[error("{missing} effects before the last input are not in the log")]
+    EffectsMissing {
+        /// How many.
+        missing: u64,
+    },
+    /// An input that no frame can hold (a debugger's write).
+    #[error("an input has more than {limit} bytes; write it in parts")]
+    TooLarge {
+        /// What a frame can hold.
+        limit: usize,
+    },
+    /// A disk block of a wrong size, or handed in as a delivered input (our bug).
+    #[error("a disk block of {len} bytes; {BLOCK_SIZE} were expected")]
+    BlockSize {
+        /// Its size.
+        len: usize,
+    },
+}
+
+impl LogError {
+    fn io(path: &Path, action: &'static str, source: io::Error) -> Self {
+        Self::Io {
+            path: path.to_owned(),
+            action,
+            source,
+        }
+    }
+
+    /// Whether the disk (or a quota) is full, so that trying again later may help.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        matches!(self, Self::Io { source, .. }
+            if matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge))
+    }
+}
+
+/// What was left out at the end of a log: what a crash tore, or with
+/// [`LogReader::open_prefix`] everything from the damage on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// Where the last whole frame ends.
+    pub cut_at: u64,
+    /// How many bytes follow it.
+    pub bytes: u64,
+    /// Whole frames are among them.
+    pub damaged: bool,
+}
+
+impl fmt::Display for Recovered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            cut_at,
+            bytes,
+            damaged,
+        } = self;
+        let what = if *damaged { "after damage" } else { "of a torn end" };
+        write!(f, "left out {bytes} bytes {what} from byte {cut_at} on")
+    }
+}
+
+/// Reads a payload that was valid when it was indexed.
+fn read_payload(file: &File, path: &Path, extent: Extent) -> Result<Vec<u8>, LogError> {
+    let mut payload = vec![0; extent.len];
+    file.read_exact_at(&mut payload, extent.offset)
+        .map_err(|source| LogError::io(path, "read it", source))?;
+    if crc32fast::hash(&payload) == extent.sum {
+        return Ok(payload);
+    }
+    let what = "a frame changed after the log was opened";
+    Err(LogError::Damaged {
+        path: path.to_owned(),
+        offset: extent.offset,
+        what,
+    })
+}
+
+/// Reads the frame of a disk block: drive, block, content.
+fn read_disk_frame(file: &File, path: &Path, extent: Extent) -> Result<(u8, u64, Vec<u8>), LogError> {
+    let payload = read_payload(file, path, extent)?;
+    frame::decode_disk(&payload).ok_or_else(|| LogError::Damaged {
+        path: path.to_owned(),
+        offset: extent.offset,
+        what: "a disk block does not unpack",
+    })
+}
+
+/// Reads the content of a base disk block, if the log has it.
+fn read_disk_block(
+    file: &File,
+    path: &Path,
+    index: &Index,
+    drive: u8,
+    block: u64,
+) -> Result<Option<Vec<u8>>, LogError> {
+    let entry = index
+        .disk
+        .get(&(drive, block))
+        .and_then(|&entry| index.inputs.get(entry));
+    let extent = entry.map(|entry| entry.payload);
+    Ok(extent
+        .map(|extent| read_disk_frame(file, path, extent))
+        .transpose()?
+        .map(|(_, _, data)| data))
 }

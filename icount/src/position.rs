@@ -57,16 +57,12 @@ macro_rules! counter {
 
 /// The number of steps that the whole machine has made since power-on. Dense: every value up to
 /// the end of a run names a boundary.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Icount(pub u64);
 
 /// Virtual time in nanoseconds since power-on: the only clock that a guest can see.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct VirtualTime(pub u64);
 
@@ -82,12 +78,7 @@ impl fmt::Display for Icount {
 impl fmt::Display for VirtualTime {
     /// Seconds with nine decimals: `1.000000250s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}.{:09}s",
-            self.0 / 1_000_000_000,
-            self.0 % 1_000_000_000
-        )
+        write!(f, "{}.{:09}s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
     }
 }
 

@@ -1,0 +1,153 @@
+//! The recording door: a live door whose inputs are logged before anybody sees them, and whose
+//! machine's effects are logged behind.
+
+use crate::{Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, LogWriter, Ready, VirtualTime};
+
+/// Wraps any live door.
+///
+/// When the log can't be written, calls fail with the state as it was: an input that the live door
+/// gave out is held and comes again, effects stay in memory. The caller pauses the guest and makes
+/// the same call again.
+#[derive(Debug)]
+pub struct Recording<L> {
+    live: L,
+    log: LogWriter,
+    /// An input that the live door gave out and that is not in the log yet.
+    held: Option<Input>,
+    /// The same for a base disk block.
+    held_block: Option<(u8, u64, Vec<u8>)>,
+    finished: bool,
+}
+
+impl<L: Door> Recording<L> {
+    /// Records what passes `live` into `log`.
+    #[must_use]
+    pub const fn new(live: L, log: LogWriter) -> Self {
+        Self {
+            live,
+            log,
+            held: None,
+            held_block: None,
+            finished: false,
+        }
+    }
+
+    /// The live door.
+    pub const fn live(&mut self) -> &mut L {
+        &mut self.live
+    }
+
+    /// The log.
+    #[must_use]
+    pub const fn log(&self) -> &LogWriter {
+        &self.log
+    }
+
+    /// Writes everything that was taken in, so that a reader of the log sees it (before going back
+    /// into what was just recorded).
+    ///
+    /// # Errors
+    /// The log can't be written; nothing is lost.
+    pub fn flush(&mut self) -> Result<(), DoorError> {
+        Ok(self.log.flush()?)
+    }
+}
+
+impl<L: Door> Door for Recording<L> {
+    fn effect(&mut self, at: Icount, time: VirtualTime, hart: u8, effect: &Effect) -> Result<(), DoorError> {
+        self.log.has_room()?;
+        self.live.effect(at, time, hart, effect)?;
+        Ok(self.log.effect(at, time, hart, effect)?)
+    }
+
+    fn input(&mut self, at: Icount, time: VirtualTime, ready: Ready) -> Result<Option<Input>, DoorError> {
+        self.log.drain()?;
+        if self.held.is_none() {
+            self.held = self.live.input(at, time, ready)?;
+        }
+        let Some(input) = &self.held else {
+            return Ok(None);
+        };
+        if matches!(input, Input::Console { port: 0, .. }) && !ready.console {
+            return Ok(None);
+        }
+        self.log.input(at, time, input)?;
+        Ok(self.held.take())
+    }
+
+    fn next_input(&self) -> Option<(Icount, VirtualTime)> {
+        if self.held.is_some() {
+            None
+        } else {
+            self.live.next_input()
+        }
+    }
+
+    fn idle(
+        &mut self,
+        at: Icount,
+        now: VirtualTime,
+        deadline: Option<VirtualTime>,
+    ) -> Result<Idle, DoorError> {
+        self.log.drain()?;
+        if self.held.is_some() {
+            return Ok(Idle::Until(now));
+        }
+        self.live.idle(at, now, deadline)
+    }
+
+    fn disk_block(
+        &mut self,
+        at: Icount,
+        time: VirtualTime,
+        drive: u8,
+        block: u64,
+    ) -> Result<Vec<u8>, DoorError> {
+        if let Some(data) = self.log.logged_disk_block(drive, block)? {
+            return Ok(data);
+        }
+        let data = match self.held_block.take() {
+            Some((held_drive, held, data)) if (held_drive, held) == (drive, block) => data,
+            _ => self.live.disk_block(at, time, drive, block)?,
+        };
+        if let Err(error) = self.log.disk_block(at, time, drive, block, &data) {
+            self.held_block = Some((drive, block, data));
+            return Err(error.into());
+        }
+        Ok(data)
+    }
+
+    fn inject(&mut self, at: Icount, time: VirtualTime, input: &Input) -> Result<(), DoorError> {
+        self.log.drain()?;
+        self.live.inject(at, time, input)?;
+        Ok(self.log.input(at, time, input)?)
+    }
+
+    fn progress(&mut self, at: Icount, time: VirtualTime, tick: bool) -> Result<(), DoorError> {
+        if tick {
+            self.log.progress(at, time)?;
+        } else {
+            self.log.drain()?;
+        }
+        self.live.progress(at, time, tick)
+    }
+
+    fn position(&self) -> LogPosition {
+        self.log.position()
+    }
+
+    fn seek(&mut self, _position: LogPosition) -> Result<(), DoorError> {
+        Err(DoorError::Refused {
+            door: "recording",
+            what: "go to another position",
+        })
+    }
+
+    fn finish(&mut self, at: Icount, time: VirtualTime, end: End) -> Result<(), DoorError> {
+        if !self.finished {
+            self.log.end(at, time, end)?;
+            self.finished = true;
+        }
+        self.live.finish(at, time, end)
+    }
+}
