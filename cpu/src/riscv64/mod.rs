@@ -18,4 +18,6 @@ mod state;
 pub mod traps;
 
 #[cfg(test)]
+mod fake;
+#[cfg(test)]
 mod tests;
