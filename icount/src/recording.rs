@@ -151,3 +151,102 @@ impl<L: Door> Door for Recording<L> {
         self.live.finish(at, time, end)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU64;
+
+    use super::*;
+    use crate::{Body, Due, Event, LogReader, ScriptedDoor};
+
+    const READY: Ready = Ready { console: true };
+
+    fn noise(n: u64) -> Effect {
+        Effect::Dma {
+            write: true,
+            addr: n,
+            len: 1,
+            digest: crate::digest(&n.to_le_bytes()),
+        }
+    }
+
+    fn full<T: std::fmt::Debug>(result: Result<T, DoorError>) {
+        assert!(matches!(result, Err(DoorError::LogFull(_))), "{result:?}");
+    }
+
+    #[test]
+    fn a_full_disk_loses_nothing_and_delivers_nothing_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events");
+        let log = LogWriter::create(&path, NonZeroU64::MIN).unwrap();
+        let image = vec![9; BLOCK];
+        let live = ScriptedDoor::new()
+            .typing(Due::At(Icount(1)), b"ab")
+            .drive(0, image);
+        let mut door = Recording::new(live, log);
+        let (at, time) = (Icount(1), VirtualTime(1));
+        let key = |byte| Input::Console { port: 0, byte };
+
+        door.log.fill_disk(true);
+        // The live door gave the byte out; the guest has not seen it.
+        full(door.input(at, time, READY));
+        full(door.input(at, time, READY));
+        assert_eq!(door.position(), LogPosition::default());
+        assert_eq!(
+            door.idle(at, time, Some(VirtualTime(9))).unwrap(),
+            Idle::Until(time)
+        );
+        assert_eq!(door.next_input(), None);
+        full(door.disk_block(at, time, 0, 0));
+        full(door.inject(at, time, &Input::Reset));
+        full(
+            door.progress(at, time, true)
+                .and_then(|()| door.finish(at, time, End::Stopped)),
+        );
+        door.log.fill_disk(false);
+        assert_eq!(door.input(at, time, READY).unwrap(), Some(key(b'a')));
+
+        // Effects are taken in while there is memory, and told where the machine can pause.
+        door.log.fill_disk(true);
+        let mut effects = 0;
+        while door.effect(at, time, 0, &noise(effects)).is_ok() {
+            effects += 1;
+        }
+        assert!(effects > 4000, "{effects}");
+        full(door.effect(at, time, 0, &noise(effects)));
+        full(door.input(at, time, READY));
+        full(door.idle(at, time, None));
+        full(door.progress(at, time, false));
+        assert_eq!(door.position(), LogPosition { inputs: 1, effects });
+        door.log.fill_disk(false);
+        assert_eq!(door.input(at, time, READY).unwrap(), Some(key(b'b')));
+        assert_eq!(door.input(at, time, READY).unwrap(), None);
+        door.effect(at, time, 0, &noise(effects)).unwrap();
+        door.inject(at, time, &Input::Reset).unwrap();
+        assert_eq!(door.disk_block(at, time, 0, 0).unwrap(), [9; BLOCK]);
+
+        door.log.fill_disk(true);
+        full(door.finish(at, time, End::Stopped));
+        door.log.fill_disk(false);
+        door.finish(at, time, End::Stopped).unwrap();
+        door.finish(at, time, End::Stopped).unwrap();
+
+        let reader = LogReader::open(&path).unwrap();
+        assert_eq!(reader.recovered(), None);
+        let events: Vec<Event> = reader.events_from(at).unwrap().map(Result::unwrap).collect();
+        let mut expected = vec![Body::Input(key(b'a'))];
+        expected.extend((0..effects).map(|n| Body::Effect(noise(n))));
+        expected.push(Body::Input(key(b'b')));
+        expected.push(Body::Effect(noise(effects)));
+        expected.push(Body::Input(Input::Reset));
+        let block = Input::DiskBlock {
+            drive: 0,
+            block: 0,
+            data: vec![9; BLOCK],
+        };
+        expected.push(Body::Input(block));
+        assert!(events.iter().map(|e| &e.body).eq(&expected));
+    }
+
+    const BLOCK: usize = crate::BLOCK_SIZE;
+}
