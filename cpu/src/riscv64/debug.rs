@@ -12,6 +12,9 @@ use crate::{RegisterInfo, StateError};
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
+#[cfg(test)]
+mod tests;
+
 const PC: u32 = 32;
 const F0: u32 = 33;
 const CSR0: u32 = 65;

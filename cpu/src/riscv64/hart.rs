@@ -27,6 +27,9 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU64;
 
+#[cfg(test)]
+mod tests;
+
 /// Bytes of a cache block (Zicboz; the device tree's riscv,cboz-block-size).
 pub const BLOCK_SIZE: u64 = 64;
 

@@ -14,6 +14,9 @@ use super::traps::cause;
 use crate::ir::Size;
 use crate::{Access, MAX_LEVELS, PhysMem, SpaceKey, TableChange, TableStep, Translation, Trap};
 
+#[cfg(test)]
+mod tests;
+
 /// Entry bit: valid.
 pub const PTE_V: u64 = 1;
 /// Entry bit: readable.

@@ -8,6 +8,9 @@ use super::csr::bits::M;
 use crate::Access;
 use serde::{Deserialize, Serialize};
 
+#[cfg(test)]
+mod tests;
+
 /// Number of entries.
 pub const ENTRIES: usize = 16;
 

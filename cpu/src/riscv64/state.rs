@@ -11,6 +11,9 @@ use super::slots;
 use crate::StateError;
 use serde::{Deserialize, Serialize};
 
+#[cfg(test)]
+mod tests;
+
 /// Version of the form.
 pub const VERSION: u32 = 1;
 

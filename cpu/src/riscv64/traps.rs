@@ -5,6 +5,9 @@ use super::hart::Hart;
 use super::slots;
 use crate::{Access, Trap};
 
+#[cfg(test)]
+mod tests;
+
 /// Exception codes.
 pub mod cause {
     use crate::Access;
