@@ -7,7 +7,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [what, path] = args.as_slice() else {
-        eprintln!("usage: emit demo|smp|fp|paging FILE");
+        eprintln!("usage: emit demo|smp|fp|paging|sbi|fdt FILE");
         return ExitCode::from(2);
     };
     let bytes = match what.as_str() {
@@ -15,6 +15,8 @@ fn main() -> ExitCode {
         "smp" => guest(firmware::smp_demo(4)),
         "fp" => guest(firmware::fp_mix()),
         "paging" => guest(firmware::paging()),
+        "sbi" => firmware::sbi(&firmware::SbiConfig::new(8, 1 << 30)),
+        "fdt" => firmware::riscv_virt_fdt(&fdt()).expect("the board's own tree"),
         other => {
             eprintln!("emit: no image named {other}");
             return ExitCode::from(2);
@@ -35,4 +37,13 @@ fn guest(guest: firmware::Guest) -> Vec<u8> {
         eprintln!("{address:#x} {name}");
     }
     guest.image
+}
+
+/// Four harts, 1 GiB, with the built-in firmware's memory reserved.
+fn fdt() -> firmware::FdtConfig {
+    firmware::FdtConfig {
+        cmdline: "console=ttyS0 earlycon=sbi".into(),
+        reserved: vec![(firmware::layout::RAM, 0x8_0000)],
+        ..firmware::FdtConfig::new(4, 1 << 30)
+    }
 }

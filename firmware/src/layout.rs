@@ -15,6 +15,10 @@ pub const FINISHER: u64 = 0x10_0000;
 pub const FINISHER_SIZE: u64 = 0x1000;
 /// Finisher value: the guest failed; its exit code is in bits 31:16.
 pub const FINISHER_FAIL: u32 = 0x3333;
+/// The finisher's word for a failure with an exit code, as the immediate of a guest's `li`.
+pub(crate) const fn finisher_failure(code: u32) -> i32 {
+    (code << 16 | FINISHER_FAIL) as i32
+}
 /// Finisher value: the guest ended well.
 pub const FINISHER_PASS: u32 = 0x5555;
 /// Finisher value: reset the machine.

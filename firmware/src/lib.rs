@@ -3,6 +3,7 @@
 //! - [`layout`]: the RISC-V board's physical addresses, for everyone
 //! - [`load_kernel`], [`load_raw`]: ELF, Linux Image, gzip, raw
 //! - [`riscv_virt_fdt`]: the device tree
+//! - [`sbi`], [`reset_rom`], [`fw_dynamic_info`]: the built-in firmware, and what enters firmware
 //! - [`demo`], [`smp_demo`], [`fp_mix`], [`paging`]: bare-metal guests
 //!
 //! Nothing here reads a file or knows a device: callers hand over byte slices and copy the results
@@ -19,8 +20,13 @@ mod fdt;
 mod guests;
 pub mod layout;
 mod loader;
+mod reset;
+#[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
+mod sbi;
 
 pub use error::FirmwareError;
 pub use fdt::{FdtConfig, MAX_HARTS, RISCV_EXTENSIONS, riscv_virt_fdt};
 pub use guests::{FP_MIX_CONSOLE, Guest, PAGING_CONSOLE, demo, fp_mix, paging, smp_demo};
 pub use loader::{KernelKind, Loaded, Segment, load_kernel, load_raw};
+pub use reset::{NextMode, fw_dynamic_info, reset_rom};
+pub use sbi::{SBI_MAX_HARTS, SbiConfig, sbi};

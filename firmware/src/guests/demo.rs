@@ -18,7 +18,7 @@
 //! `demo_bad_address` and `demo_bad_value` hold the corrupted field's address and content after the
 //! panic.
 
-use super::{Guest, console, fail, text};
+use super::{Guest, console, text};
 use crate::assembler::{Assembler, MRET, MSTATUS_MIE, MSTATUS_MPIE, MSTATUS_MPP, assembler, rv};
 use crate::layout;
 use dynasmrt::{DynasmApi, DynasmLabelApi};
@@ -231,7 +231,7 @@ fn trap(asm: &mut Assembler) {
         ; jal ->puthex
         ; la a0, ->text_newline
         ; jal ->puts
-        ; li.32 a0, fail(2)
+        ; li.32 a0, layout::finisher_failure(2)
         ; j ->finish
     );
 }
@@ -395,7 +395,7 @@ fn check(asm: &mut Assembler) {
         ; jal ->puthex
         ; la a0, ->text_newline
         ; jal ->puts
-        ; li.32 a0, fail(1)
+        ; li.32 a0, layout::finisher_failure(1)
         ; j ->finish
     );
 }

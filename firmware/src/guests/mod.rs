@@ -52,11 +52,6 @@ impl Guest {
     }
 }
 
-/// Finisher word for a failure with an exit code.
-pub(crate) const fn fail(code: u32) -> i32 {
-    (code << 16 | layout::FINISHER_FAIL) as i32
-}
-
 const UART: i32 = layout::UART as i32;
 const FINISHER: i32 = layout::FINISHER as i32;
 

@@ -15,7 +15,7 @@
 //! (`sfence.vma` by address); read them all; write and run 100 functions of two instructions, each
 //! after a `fence.i`; unmap everything and see zeros again.
 
-use super::{Guest, console, fail, text};
+use super::{Guest, console, text};
 use crate::assembler::{Assembler, MRET, MSTATUS_MPP_S, SFENCE_VMA, SFENCE_VMA_A0, SRET, assembler, rv};
 use crate::layout;
 use dynasmrt::{DynasmApi, DynasmLabelApi};
@@ -149,7 +149,7 @@ fn machine(asm: &mut Assembler) {
         ; jal ->puthex
         ; la a0, ->text_newline
         ; jal ->puts
-        ; li.32 a0, fail(2)
+        ; li.32 a0, layout::finisher_failure(2)
         ; j ->finish
     );
 }
@@ -284,7 +284,7 @@ fn fault(asm: &mut Assembler) {
         ; jal ->puthex
         ; la a0, ->text_newline
         ; jal ->puts
-        ; li.32 a0, fail(1)
+        ; li.32 a0, layout::finisher_failure(1)
         ; j ->finish
     );
 }

@@ -4,7 +4,7 @@
 //! The totals are what any correct machine prints; the order of the lines and the number of
 //! retries depend on how harts take turns, which is what the determinism tests compare.
 
-use super::{Guest, console, fail, text};
+use super::{Guest, console, text};
 use crate::assembler::{Assembler, MRET, MSTATUS_MIE, WFI, assembler, rv};
 use crate::layout;
 use dynasmrt::{DynasmApi, DynasmLabelApi};
@@ -219,7 +219,7 @@ fn verify(asm: &mut Assembler, harts: i32) {
         ; ->wrong:
         ; la a0, ->text_wrong
         ; jal ->puts
-        ; li.32 a0, fail(1)
+        ; li.32 a0, layout::finisher_failure(1)
         ; j ->finish
     );
 }
