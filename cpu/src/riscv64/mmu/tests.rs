@@ -577,3 +577,53 @@ fn table_changes_by_name() {
         table_change(shift, rw, 0);
     }
 }
+
+/// What QEMU 10.0.2 answers to tests/qemu/mmu.c (see the README there): mode, level, hash of the answers.
+const QEMU: &str = "
+80 a8ced200245bcd25
+81 8c325a971fa65025
+82 8c325a971fa65025
+90 a8ced200245bcd25
+91 8c325a971fa65025
+92 8c325a971fa65025
+93 8c325a971fa65025
+a0 a8ced200245bcd25
+a1 8c325a971fa65025
+a2 8c325a971fa65025
+a3 8c325a971fa65025
+a4 8c325a971fa65025
+";
+
+#[test]
+fn entries_mean_what_they_mean_to_qemu() {
+    let addr = 0x8010_0000;
+    let mut lines = vec![];
+    for (mode, levels) in MODES {
+        for level in 0..levels {
+            let mut hash = 0xcbf2_9ce4_8422_2325u64;
+            for bits in (0..256).filter(|b| level == 0 || b & V == 0 || b & (R | W | X) != 0) {
+                for case in 0..48 {
+                    let (adue, privilege, flags, kind) = (case / 24, case / 12 % 2, case / 3 % 4, case % 3);
+                    let mut rig = rig(M, mode);
+                    let pte = addr >> (12 + 9 * level) << (12 + 9 * level) >> 2 | bits;
+                    let entry = map(&mut rig, levels, addr, level, pte);
+                    rig.hart.csrs.menvcfg = adue << 61;
+                    rig.hart.csrs.mstatus = MPRV | privilege << MPP_SHIFT | flags << 18;
+                    let (access, done) = match kind {
+                        0 => (Access::Fetch, 8 + privilege),
+                        1 => (Access::Read, 0),
+                        _ => (Access::Write, 0),
+                    };
+                    if access == Access::Fetch {
+                        rig.hart.csrs.privilege = privilege as u8;
+                    }
+                    let cause = translate(&mut rig, addr, access).map_or_else(|cause| cause, |_| done);
+                    let answer = cause << 2 | rig.machine.ram.word(entry) >> 6 & 3;
+                    hash = (hash ^ answer).wrapping_mul(0x100_0000_01b3);
+                }
+            }
+            lines.push(format!("{mode:x}{level} {hash:016x}"));
+        }
+    }
+    assert_eq!(lines.join("\n"), QEMU.trim());
+}
