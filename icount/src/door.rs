@@ -78,7 +78,7 @@ pub struct LogPosition {
 }
 
 /// The first difference between a replay and its recording.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Divergence {
     /// Where the replay noticed.
     pub at: Icount,
@@ -194,7 +194,9 @@ pub trait Door {
 
     /// Where the next input stands, if that is known: the machine must call
     /// [`input`](Self::input) exactly there. Replaying: the next logged one. Live: `None`, and the
-    /// run loop polls at least every 10⁶ steps or so.
+    /// run loop polls at least every 10⁶ steps or so. When the position is this boundary and
+    /// `input` gave `None` (its time comes while the harts wait), the machine goes on as usual: it
+    /// waits, or makes its step, and a door that expected otherwise says so.
     fn next_input(&self) -> Option<(Icount, VirtualTime)>;
 
     /// Every hart waits at boundary `at`. Says until when virtual time passes. Warp returns the

@@ -107,7 +107,7 @@ impl Index {
     pub fn scan(&mut self, file: &File, path: &Path, prefix: bool) -> Result<Option<Recovered>, LogError> {
         let failed = |source| LogError::io(path, "read it", source);
         let len = file.metadata().map_err(failed)?.len();
-        let mut input = BufReader::with_capacity(256 << 10, file);
+        let mut input = BufReader::with_capacity(64 << 10, file);
         input.seek(SeekFrom::Start(self.valid_len)).map_err(failed)?;
         let mut payload = Vec::new();
         while self.valid_len < len {
@@ -266,7 +266,7 @@ enum Fault {
 /// Whether the head of a frame stands anywhere in `from..len`. A head's checksum holds its own
 /// offset, so that guest data that looks like one is no threat.
 fn later_frame(file: &File, from: u64, len: u64) -> io::Result<bool> {
-    const CHUNK: usize = 256 << 10;
+    const CHUNK: usize = 64 << 10;
     let mut input = file;
     input.seek(SeekFrom::Start(from))?;
     let mut input = input.take(len.saturating_sub(from));

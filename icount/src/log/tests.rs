@@ -390,6 +390,17 @@ fn other_files_and_versions_are_named() {
 }
 
 #[test]
+fn a_run_that_fails_leaves_its_last_effects() {
+    let (_folder, path) = in_temp();
+    let mut log = LogWriter::create(&path, NonZeroU64::MIN).unwrap();
+    log.effect(Icount(1), VirtualTime(1), 0, &Effect::Reset).unwrap();
+    assert_eq!(LogReader::open(&path).unwrap().counts().effects, 0);
+    drop(log);
+    let log = LogReader::open(&path).unwrap();
+    assert_eq!((log.counts().effects, log.end().2), (1, None));
+}
+
+#[test]
 fn positions_never_go_back() {
     let (_folder, path) = in_temp();
     let mut log = LogWriter::create(&path, NonZeroU64::MIN).unwrap();

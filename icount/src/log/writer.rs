@@ -51,6 +51,16 @@ impl std::fmt::Debug for LogWriter {
     }
 }
 
+impl Drop for LogWriter {
+    /// A run that ends by an error leaves its last effects in the log, as far as the disk takes
+    /// them; there is no end frame, so that it reads as not closed.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let _ = self.flush();
+        }
+    }
+}
+
 impl LogWriter {
     /// Starts a log in a new file, readable by its owner only.
     ///
