@@ -37,14 +37,14 @@ fn nothing(_: &mut Fake) -> Vec<Op> {
     Vec::new()
 }
 
-/// Lays out a driver's rings for a device with 8 chains available of what `parts` says, and the
-/// register writes that start it.
-fn started(cx: &mut Fake, parts: &[driver::Part]) -> Vec<Op> {
-    // What the driver does to a device is recorded on one that is thrown away.
+/// Lays out a driver's rings with 8 chains available, and returns the register writes that start a
+/// device on them.
+fn started(cx: &mut Fake, chain: impl Fn(u32) -> Vec<driver::Part>) -> Vec<Op> {
+    // The driver's own register writes go to a device that is thrown away.
     let mut scratch = Mmio::new(1, Box::new(Rng::new([0; 32])));
-    let mut driver = driver::Driver::start(&mut scratch, cx, 1 << 32, 8);
-    for _ in 0..8 {
-        driver.add(cx, parts);
+    let mut driver = driver::Driver::start(&mut scratch, cx, 1 << 32, 32);
+    for n in 0..8 {
+        driver.add(cx, &chain(n));
     }
     let set = |offset, value| Op::Write(offset, 4, value);
     let halves = |offset, address: u64| [set(offset, address), set(offset + 4, address >> 32)];
@@ -53,7 +53,7 @@ fn started(cx: &mut Fake, parts: &[driver::Part]) -> Vec<Op> {
         set(0x24, 1),
         set(0x20, 1),
         set(0x70, 0xb),
-        set(0x38, 8),
+        set(0x38, 32),
     ];
     ops.extend(halves(0x80, driver::DESC));
     ops.extend(halves(0x90, driver::AVAIL));
@@ -64,19 +64,22 @@ fn started(cx: &mut Fake, parts: &[driver::Part]) -> Vec<Op> {
 }
 
 fn started_rng(cx: &mut Fake) -> Vec<Op> {
-    started(cx, &[driver::Part::Write(driver::DATA + 0x100, 100)])
+    started(cx, |_| vec![driver::Part::Write(driver::DATA + 0x100, 100)])
 }
 
+/// Reads of sector 0, the longest first.
 fn started_blk(cx: &mut Fake) -> Vec<Op> {
     cx.disk.insert((1, 0), [0x5a; crate::BLOCK_SIZE]);
-    started(
-        cx,
-        &[
-            driver::Part::Read(driver::DATA, 16), // zeros: read sector 0
-            driver::Part::Write(driver::DATA + 0x200, 1024),
+    let mut ops = started(cx, |n| {
+        vec![
+            driver::Part::Read(driver::DATA, 16), // zeros
+            driver::Part::Write(driver::DATA + 0x200, (8 - n) * 512),
             driver::Part::Write(driver::DATA + 0x100, 1),
-        ],
-    )
+        ]
+    });
+    ops.push(Op::Advance(49_000));
+    ops.extend((0..6).map(|_| Op::Advance(700)));
+    ops
 }
 
 const VIRTIO: &[u64] = &[
@@ -296,6 +299,27 @@ proptest! {
         for (subject, ops) in subjects().iter().zip(&scripts) {
             check(subject, ops, split, damage);
         }
+    }
+}
+
+#[test]
+fn another_board_s_state_is_refused() {
+    let cases: [(Box<dyn Device>, Box<dyn Device>); 4] = [
+        (Box::new(Clint::new(2)), Box::new(Clint::new(3))),
+        (Box::new(Plic::new(2)), Box::new(Plic::new(1))),
+        (
+            Box::new(Mmio::new(1, Box::new(Blk::new(0, 8, true, "")))),
+            Box::new(Mmio::new(1, Box::new(Rng::new([0; 32])))),
+        ),
+        (
+            Box::new(Mmio::new(1, Box::new(Rng::new([0; 32])))),
+            Box::new(Mmio::new(1, Box::new(Blk::new(0, 8, true, "")))),
+        ),
+    ];
+    for (from, mut to) in cases {
+        let before = to.save();
+        assert!(to.restore(&from.save()).is_err(), "{}", to.name());
+        assert_eq!(to.save(), before);
     }
 }
 

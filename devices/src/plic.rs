@@ -85,7 +85,7 @@ impl Plic {
     }
 
     fn decode(&self, offset: u64, size: u8) -> Option<Register> {
-        if size != 4 || offset % 4 != 0 {
+        if size != 4 || !offset.is_multiple_of(4) {
             return None;
         }
         let word = |from: u64, words: u64| {

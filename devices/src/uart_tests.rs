@@ -169,3 +169,16 @@ fn the_scratch_register_and_ier_read_back_as_probed() {
     assert_eq!(uart.read(&mut cx, 1, 1), 0x0f);
     assert_eq!(uart.read(&mut cx, 0x80, 1), 0);
 }
+
+#[test]
+fn more_bytes_than_the_fifo_holds_are_no_state() {
+    let (mut uart, mut cx) = uart();
+    uart.write(&mut cx, 2, 1, 1);
+    type_in(&mut uart, &mut cx, b"ab");
+    uart.state.fcr = 0;
+    let saved = uart.save();
+    assert!(matches!(
+        uart.restore(&saved),
+        Err(DeviceError::Impossible { .. })
+    ));
+}

@@ -205,7 +205,9 @@ impl Blk {
         mut each: impl FnMut(&mut dyn Context, u64, std::ops::Range<usize>) -> Result<(), Status>,
     ) -> Result<(), Status> {
         let end = sector.checked_add(len / SECTOR_SIZE);
-        let fits = len % SECTOR_SIZE == 0 && len <= MAX_REQUEST && end.is_some_and(|end| end <= self.sectors);
+        let fits = len.is_multiple_of(SECTOR_SIZE)
+            && len <= MAX_REQUEST
+            && end.is_some_and(|end| end <= self.sectors);
         let start = sector.checked_mul(SECTOR_SIZE);
         let (Some(mut at), true) = (start, fits) else {
             return Err(Status::IoErr);

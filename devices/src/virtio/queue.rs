@@ -244,7 +244,7 @@ impl Queue {
                     && !indirect
                     && flags & DESC_F_NEXT == 0
                     && segment.len != 0
-                    && u64::from(segment.len) % DESC_SIZE == 0;
+                    && u64::from(segment.len).is_multiple_of(DESC_SIZE);
                 if !legal {
                     return Err(RingError::Indirect);
                 }

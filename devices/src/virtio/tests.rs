@@ -137,13 +137,15 @@ fn block_configuration_space() {
 fn blocks_are_read_and_written() {
     let (mut device, mut cx) = (blk(false), Fake::new());
     let mut driver = Driver::start(&mut device, &mut cx, VERSION_1, 16);
+    cx.disk
+        .extend([((0, 0), [0xee; BLOCK_SIZE]), ((0, 1), [0xee; BLOCK_SIZE])]);
     // Seven sectors from sector 5: the end of block 0 and the beginning of block 1.
     let pattern: Vec<u8> = (0..7 * 512).map(|n| (n / 7) as u8 | 1).collect();
     cx.poke(DATA + 64, &pattern);
     assert_eq!(request(&mut device, &mut driver, &mut cx, 1, 5, 7 * 512), (0, 1));
-    let mut expected = vec![0; 5 * 512];
+    let mut expected = vec![0xee; 5 * 512];
     expected.extend(&pattern);
-    expected.resize(2 * BLOCK_SIZE, 0);
+    expected.resize(2 * BLOCK_SIZE, 0xee);
     let disk = [cx.disk[&(0, 0)], cx.disk[&(0, 1)]].concat();
     assert_eq!(disk, expected);
     cx.poke(DATA + 64, &vec![0; 16 * 512]);
@@ -222,6 +224,19 @@ fn requests_complete_in_their_own_time() {
     cx.take();
     device.write(&mut cx, 0x64, 4, 1);
     assert_eq!(cx.take(), [Effect::Line(LINE, false)]);
+}
+
+#[test]
+fn requests_due_together_complete_in_order() {
+    let (mut device, mut cx) = (blk(false), Fake::new());
+    let mut driver = Driver::start(&mut device, &mut cx, VERSION_1, 16);
+    header(&mut cx, DATA, 4, 0);
+    let parts = [Part::Read(DATA, 16), Part::Write(DATA + 32, 1)];
+    let heads: Vec<u16> = (0..4).map(|_| driver.add(&mut cx, &parts)).collect();
+    notify(&mut device, &mut cx);
+    settle(&mut device, &mut cx);
+    let used: Vec<u16> = driver.used(&cx).iter().map(|&(head, _)| head as u16).collect();
+    assert_eq!(used, heads);
 }
 
 #[test]
@@ -316,11 +331,21 @@ fn entropy_is_one_stream() {
     assert_eq!(cx.peek(DATA, 400), expected);
 }
 
+/// A flush request as an indirect table at DATA + 0x100.
+fn good_table(cx: &mut Fake) {
+    header(cx, DATA, 4, 0);
+    descriptor(cx, DATA + 0x100, 0, DATA, 16, 1, 1);
+    descriptor(cx, DATA + 0x100, 1, DATA + 32, 1, 2, 0);
+}
+
 #[test]
 fn broken_rings_need_a_reset() {
     type Break = fn(&mut Driver, &mut Fake);
     let cases: [(&str, Break); 10] = [
-        ("avail idx far ahead", |_, cx| {
+        ("avail idx far ahead", |driver, cx| {
+            // All 17 would be good requests.
+            header(cx, DATA, 4, 0);
+            driver.add(cx, &[Part::Read(DATA, 16), Part::Write(DATA + 32, 1)]);
             cx.poke(AVAIL + 2, &17u16.to_le_bytes())
         }),
         ("head outside the table", |driver, cx| driver.publish(cx, 16)),
@@ -336,15 +361,19 @@ fn broken_rings_need_a_reset() {
             driver.add(cx, &[Part::Write(DATA, 1), Part::Read(DATA, 16)]);
         }),
         ("nested indirect", |driver, cx| {
-            descriptor(cx, DESC, 0, DESC, 16, 4, 0);
+            good_table(cx);
+            descriptor(cx, DATA + 0x200, 0, DATA + 0x100, 32, 4, 0);
+            descriptor(cx, DESC, 0, DATA + 0x200, 16, 4, 0);
             driver.publish(cx, 0);
         }),
         ("indirect chained on", |driver, cx| {
-            descriptor(cx, DESC, 0, DATA, 16, 5, 1);
+            good_table(cx);
+            descriptor(cx, DESC, 0, DATA + 0x100, 32, 5, 1);
             driver.publish(cx, 0);
         }),
         ("indirect of no whole length", |driver, cx| {
-            descriptor(cx, DESC, 0, DATA, 17, 4, 0);
+            good_table(cx);
+            descriptor(cx, DESC, 0, DATA + 0x100, 33, 4, 0);
             driver.publish(cx, 0);
         }),
         ("header too short", |driver, cx| {
@@ -373,6 +402,28 @@ fn broken_rings_need_a_reset() {
             "{what}"
         );
     }
+}
+
+#[test]
+fn indirect_needs_its_feature() {
+    for (features, status) in [(VERSION_1 | INDIRECT, 0xf), (VERSION_1, 0x4f)] {
+        let (mut device, mut cx) = (blk(false), Fake::new());
+        let mut driver = Driver::start(&mut device, &mut cx, features, 16);
+        good_table(&mut cx);
+        descriptor(&mut cx, DESC, 0, DATA + 0x100, 32, 4, 0);
+        driver.publish(&mut cx, 0);
+        notify(&mut device, &mut cx);
+        assert_eq!(device.read(&mut cx, 0x70, 4), status);
+    }
+}
+
+#[test]
+fn accepted_features_must_be_on_offer_when_restored() {
+    let (mut device, mut cx) = (blk(true), Fake::new());
+    Driver::start(&mut device, &mut cx, VERSION_1 | 1 << 5, 16);
+    let saved = device.save();
+    assert_eq!(blk(true).restore(&saved), Ok(()));
+    assert!(blk(false).restore(&saved).is_err());
 }
 
 #[test]
