@@ -64,10 +64,11 @@ impl Unpacked {
         compressor: &mut Option<zstd::bulk::Compressor<'static>>,
     ) -> Vec<u8> {
         let (kind, raw) = match &self.group {
-            Group::Pages(pages) => (
-                0,
-                pages.iter().flat_map(|p| p.iter().copied()).collect::<Vec<u8>>(),
-            ),
+            Group::Pages(pages) => {
+                let mut raw = Vec::with_capacity(pages.len() * PAGE_SIZE);
+                pages.iter().for_each(|p| raw.extend_from_slice(&p[..]));
+                (0, raw)
+            }
             Group::Nodes(nodes) => {
                 let mut raw = Vec::with_capacity(nodes.iter().map(|n| n.len() + 2).sum());
                 for node in nodes {
@@ -183,7 +184,15 @@ impl Pack {
     /// Reads and checks the header of the frame at `at`.
     pub(crate) fn frame_head(&self, at: u64) -> Result<FrameHead> {
         let damaged = |what: &str| SnapshotError::damaged(&self.path, at, what);
-        let head = self.read(at, FRAME_HEAD)?;
+        // Usually all of it at once.
+        let mut first = [0; FRAME_HEAD + 64 * 32 + CHECKSUM];
+        let got = self
+            .file
+            .read_at(&mut first, at)
+            .map_err(SnapshotError::io("read", &self.path))?;
+        let Some((head, rest)) = first[..got].split_at_checked(FRAME_HEAD) else {
+            return Err(damaged("the file ends in the middle of a frame"));
+        };
         let count = usize::from(u16::from_le_bytes([head[6], head[7]]));
         let raw = u32::from_le_bytes([head[8], head[9], head[10], head[11]]) as usize;
         let stored = u32::from_le_bytes([head[12], head[13], head[14], head[15]]) as usize;
@@ -198,10 +207,17 @@ impl Pack {
         if head[5] > 1 || count == 0 || count > MAX_COUNT || !fits || raw > MAX_RAW || stored > raw {
             return Err(damaged("the frame's header is impossible"));
         }
-        let rest = self.read(at + FRAME_HEAD as u64, count * 32 + CHECKSUM)?;
+        let more;
+        let rest = match rest.get(..count * 32 + CHECKSUM) {
+            Some(rest) => rest,
+            None => {
+                more = self.read(at + FRAME_HEAD as u64, count * 32 + CHECKSUM)?;
+                &more
+            }
+        };
         let (ids, checksum) = rest.split_at(count * 32);
         let mut hasher = blake3::Hasher::new();
-        hasher.update(&head).update(ids);
+        hasher.update(head).update(ids);
         if hasher.finalize().as_bytes()[..CHECKSUM] != *checksum {
             return Err(damaged("the frame's header fails its checksum"));
         }
@@ -219,7 +235,7 @@ impl Pack {
     }
 
     /// Reads the frame at `at`. The ids are not checked against the blocks here: the reader of a block does.
-    pub(crate) fn group(&self, at: u64) -> Result<(Vec<PageId>, Group)> {
+    pub(crate) fn group(&self, at: u64) -> Result<Group> {
         let damaged = |what: &str| SnapshotError::damaged(&self.path, at, what);
         let head = self.frame_head(at)?;
         let mut raw = self.read(at + head.stored_at() as u64, head.stored)?;
@@ -248,7 +264,7 @@ impl Pack {
                 Group::Nodes(nodes)
             }
         };
-        Ok((head.ids, group))
+        Ok(group)
     }
 }
 

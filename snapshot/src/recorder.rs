@@ -130,6 +130,7 @@ enum ToWrite {
 }
 
 type ToPack = (Unpacked, Sender<Vec<u8>>);
+type ToRoot = (Icount, Vec<Edit>, Vec<u8>);
 type Failure = Arc<Mutex<Option<SnapshotError>>>;
 
 /// Records snapshots of a running machine into a folder.
@@ -391,8 +392,6 @@ impl Hash {
         let mut nodes = Vec::new();
         self.tree.unwritten(&mut |id, node| nodes.push((id, node)));
         nodes.retain(|n| self.store.is_new(&n.0));
-        nodes.sort_by_key(|n| n.0);
-        nodes.dedup_by_key(|n| n.0);
         for chunk in nodes.chunks(64) {
             let (ids, nodes) = chunk
                 .iter()
@@ -481,7 +480,7 @@ impl Write {
 
 /// The roots of a run without a disk: a replay feeds what it would record, and compares the roots with the recorded ones.
 pub struct RootStream {
-    feed: Option<Sender<(Icount, Vec<Edit>, Vec<u8>)>>,
+    feed: Option<Sender<ToRoot>>,
     roots: Receiver<Result<Rooted>>,
     thread: Option<JoinHandle<()>>,
     flight: Arc<Flight>,
@@ -491,7 +490,7 @@ pub struct RootStream {
 impl RootStream {
     /// A stream that begins with `tree` (of a snapshot, or empty at power-on).
     pub fn new(tree: Tree) -> Result<Self> {
-        let (feed, feed_in) = unbounded::<(Icount, Vec<Edit>, Vec<u8>)>();
+        let (feed, feed_in) = unbounded::<ToRoot>();
         let (root_out, roots) = unbounded();
         let flight = Arc::<Flight>::default();
         let landed = Arc::clone(&flight);

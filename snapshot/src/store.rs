@@ -33,6 +33,9 @@ struct Shared {
     damage: Vec<SnapshotError>,
 }
 
+/// Blocks with the frame and the place in it.
+type Found = Vec<(PageId, (u32, u16))>;
+
 #[derive(Default)]
 struct Index {
     /// Frame and place in it of each block.
@@ -64,13 +67,13 @@ pub(crate) struct PackEnd {
 
 #[derive(Default)]
 struct Cache {
-    groups: BTreeMap<u32, (u64, Arc<(Vec<PageId>, Group)>)>,
+    groups: BTreeMap<u32, (u64, Arc<Group>)>,
     used: BTreeMap<u64, u32>,
     clock: u64,
 }
 
 impl Cache {
-    fn find(&mut self, frame: u32) -> Option<Arc<(Vec<PageId>, Group)>> {
+    fn find(&mut self, frame: u32) -> Option<Arc<Group>> {
         self.clock += 1;
         let (used, group) = self.groups.get_mut(&frame)?;
         self.used.remove(used);
@@ -79,7 +82,7 @@ impl Cache {
         Some(Arc::clone(group))
     }
 
-    fn keep(&mut self, frame: u32, group: Arc<(Vec<PageId>, Group)>) {
+    fn keep(&mut self, frame: u32, group: Arc<Group>) {
         self.clock += 1;
         if let Some((used, _)) = self.groups.insert(frame, (self.clock, group)) {
             self.used.remove(&used);
@@ -126,7 +129,7 @@ impl Store {
             .filter_map(|e| e.ok()?.file_name().to_str()?.strip_suffix(".pack")?.parse().ok())
             .collect();
         numbers.sort_unstable();
-        let (mut index, mut damage) = (Index::default(), Vec::new());
+        let (mut index, mut found, mut damage) = (Index::default(), Found::new(), Vec::new());
         let mut whole: Option<PackEnd> = None;
         let mut end = PackEnd::default();
         let last = needed
@@ -137,7 +140,7 @@ impl Store {
             let path = pack_path(&packs, n);
             let scanned = if numbers.binary_search(&n).is_ok() {
                 let mut at = 0;
-                let scanned = index.scan(n, path, &mut at);
+                let scanned = index.scan(n, path, &mut at, &mut found);
                 end = PackEnd { pack: n, at };
                 scanned
             } else {
@@ -156,6 +159,10 @@ impl Store {
                 whole.get_or_insert(end);
             }
         }
+        // Sorted first, the map is built in one go. Of equal ids the first stays.
+        found.sort_by_key(|f| f.0);
+        found.dedup_by_key(|f| f.0);
+        index.blocks = found.into_iter().collect();
         let whole = whole.unwrap_or(end);
         Ok((Self::over(packs, index, damage), whole))
     }
@@ -189,7 +196,7 @@ impl Store {
     /// The page named `id`, checked against it.
     pub fn get(&self, id: PageId) -> Result<Arc<Page>> {
         let (frame, slot, group) = self.find(id)?;
-        match &group.1 {
+        match &*group {
             Group::Pages(pages) => match pages.get(slot) {
                 Some(page) if PageId::of(page) == id => Ok(Arc::clone(page)),
                 _ => Err(self.mismatch(frame, id)),
@@ -224,7 +231,7 @@ impl Store {
         self.0.index.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn find(&self, id: PageId) -> Result<(Frame, usize, Arc<(Vec<PageId>, Group)>)> {
+    fn find(&self, id: PageId) -> Result<(Frame, usize, Arc<Group>)> {
         let unknown = || SnapshotError::Unknown {
             id,
             path: self.0.dir.clone(),
@@ -288,7 +295,7 @@ impl PageSource for Store {
 impl NodeSource for Store {
     fn node(&self, id: PageId) -> Result<Arc<[u8]>> {
         let (frame, slot, group) = self.find(id)?;
-        match &group.1 {
+        match &*group {
             Group::Nodes(nodes) => match nodes.get(slot) {
                 Some(node) if *blake3::hash(node).as_bytes() == id.0 => Ok(Arc::clone(node)),
                 _ => Err(self.mismatch(frame, id)),
@@ -300,7 +307,7 @@ impl NodeSource for Store {
 
 impl Index {
     /// Enters the frames of a pack; `end` is where the whole ones end, also on an error.
-    fn scan(&mut self, number: u32, path: PathBuf, end: &mut u64) -> Result<()> {
+    fn scan(&mut self, number: u32, path: PathBuf, end: &mut u64, found: &mut Found) -> Result<()> {
         let pack = Pack::open(path)?;
         let size = pack.size()?;
         *end = FILE_HEAD;
@@ -320,9 +327,8 @@ impl Index {
                 pack: number,
                 at: *end,
             });
-            for (slot, id) in head.ids.iter().enumerate() {
-                self.blocks.entry(*id).or_insert((frame, slot as u16));
-            }
+            let places = head.ids.iter().enumerate();
+            found.extend(places.map(|(slot, id)| (*id, (frame, slot as u16))));
             *end += head.len();
         }
         Ok(())

@@ -200,10 +200,9 @@ fn merge(node: Option<&Arc<Node>>, edits: &[Edit]) -> Result<Option<Arc<Node>>> 
     })
 }
 
-fn all<E: From<SnapshotError>>(
-    node: Option<&Arc<Node>>,
-    visit: &mut dyn FnMut(u64, &Arc<PageRef>) -> Result<(), E>,
-) -> Result<(), E> {
+type Visit<'a, E> = dyn FnMut(u64, &Arc<PageRef>) -> Result<(), E> + 'a;
+
+fn all<E: From<SnapshotError>>(node: Option<&Arc<Node>>, visit: &mut Visit<'_, E>) -> Result<(), E> {
     let Some(node) = node else { return Ok(()) };
     let body = node.body()?;
     match &body.kids {
@@ -378,7 +377,8 @@ mod tests {
         fn diff_finds_every_difference_in_order(a in contents(), b in contents(), hashed: bool) {
             let (x, y) = (one_by_one(&a), one_by_one(&b));
             if hashed {
-                (x.root(), y.root());
+                x.root();
+                y.root();
             }
             let (a, b) = (model(&a), model(&b));
             let mut got = Vec::new();
