@@ -13,7 +13,9 @@
 
 use std::collections::BTreeMap;
 
-use cpu::SpaceKey;
+use cpu::{RegFile, SpaceKey};
+
+use crate::words;
 
 /// log2 of the number of entries of a data TLB.
 pub const TLB_BITS: u32 = 13;
@@ -23,6 +25,27 @@ pub const TLB_ENTRIES: usize = 1 << TLB_BITS;
 pub const JUMP_BITS: u32 = 12;
 /// Entries of a jump cache.
 pub const JUMP_ENTRIES: usize = 1 << JUMP_BITS;
+
+/// Where a data TLB is. It stays valid as long as the [`Lru`] that holds the space: spaces are refilled,
+/// never freed.
+#[derive(Clone, Copy, Debug)]
+pub struct DataTable(pub *const Entry);
+
+/// Where a jump cache is; as [`DataTable`].
+#[derive(Clone, Copy, Debug)]
+pub struct JumpTable(pub *const Jump);
+
+/// Makes `space` the data TLB of translated code that runs with these slots, from the next access on: also
+/// inside a callback. It must live as long as such code may run.
+pub fn set_data(regs: &mut RegFile, space: &Space) {
+    regs.words_mut()[words::TLB] = space.as_ptr() as u64;
+}
+
+/// Makes `space` the jump cache of translated code that runs with these slots. It must live as long as such
+/// code may run, and be of the pc alignment of the layout.
+pub fn set_jumps(regs: &mut RegFile, space: &CodeSpace) {
+    regs.words_mut()[words::JUMPS] = space.as_ptr() as u64;
+}
 
 /// One page's data translation. The layout is known to translated code.
 #[repr(C, align(32))]
@@ -72,6 +95,11 @@ impl Space {
     /// The table that translated code probes; it doesn't move while the space lives.
     pub fn as_ptr(&self) -> *const Entry {
         self.entries.as_ptr()
+    }
+
+    /// The table for an engine that runs while nothing selects, fills or drops through this reference.
+    pub fn table(&self) -> DataTable {
+        DataTable(self.as_ptr())
     }
 
     /// The index at which `va` is cached.
@@ -224,6 +252,11 @@ impl CodeSpace {
     /// The jump cache that translated code probes; it doesn't move while the space lives.
     pub fn as_ptr(&self) -> *const Jump {
         self.jumps.as_ptr()
+    }
+
+    /// The jump cache for an engine.
+    pub fn table(&self) -> JumpTable {
+        JumpTable(self.as_ptr())
     }
 
     fn index(&self, pc: u64) -> usize {

@@ -1,2 +1,37 @@
-//! See ARCHITECTURE.md.
+//! The machine: RAM and its guards, the bus, boards, the run loop, host back ends, recording and replaying.
+//!
+//! ```text
+//!   machine.rs   run loop (rule B)          dispatch.rs  pc -> block -> engine
+//!   system.rs    devices, lines, time       access.rs    what leaves the fast path
+//!   memory.rs    guards and translations    ram.rs       the bytes
+//!   state.rs     save, restore, roots       stops.rs     breakpoints, watchpoints
+//!   board.rs     riscv-virt                 engine.rs    JIT or interpreter
+//! ```
 #![deny(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod access;
+pub mod board;
+pub mod config;
+mod debug;
+pub mod disk;
+mod dispatch;
+pub mod engine;
+mod error;
+#[allow(clippy::module_inception)] // The crate and its main type have the name of what they are.
+mod machine;
+mod memory;
+mod ram;
+mod schedule;
+mod state;
+pub mod stops;
+mod system;
+
+pub use config::{Config, HartStart, MODEL_VERSION};
+pub use debug::AddressKind;
+pub use error::MachineError;
+pub use machine::{FirstStep, Machine, Stopped};
+pub use memory::Watch;
+pub use schedule::{DEFAULT_SLICE, LEAST_SLICE, Schedule};
+pub use state::Snapshot;
+pub use stops::{Stop, Stops};

@@ -1,0 +1,308 @@
+//! Accesses of a running hart that leave the fast path: translation, page crossings, devices, guards and
+//! watchpoints. The one place for all of them, whichever engine runs.
+
+use cpu::ir::{Rmw, Size, eval_rmw};
+use cpu::{Access, Context, Cpu, Env, Here, Outcome, RegFile, Trap};
+
+use crate::ram::PAGE;
+use crate::stops::Stop;
+use crate::system::System;
+
+/// Why an access was not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The guest's own exception.
+    Trap(Trap),
+    /// A watchpoint wants to stop before it.
+    Stop,
+}
+
+impl From<Trap> for Refused {
+    fn from(trap: Trap) -> Refused {
+        Refused::Trap(trap)
+    }
+}
+
+/// Part of an access, within one page.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    addr: u64,
+    len: u64,
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Ram,
+    Device { index: usize, offset: u64 },
+}
+
+/// Translates `len` bytes at `va`, all in one page, for an access; caches the translation.
+fn part(cpu: &dyn Cpu, sys: &mut System, va: u64, len: u64, access: Access) -> Result<Part, Trap> {
+    let cached = sys.memory.data(sys.space).lookup(va).filter(|entry| match access {
+        Access::Write => entry.write != 0,
+        Access::Read | Access::Fetch => entry.read != 0,
+    });
+    if let Some(entry) = cached {
+        let addr = sys.memory.ram().address_of(entry.page) + va % PAGE;
+        return Ok(Part { addr, len, place: Place::Ram });
+    }
+    let found = cpu.translate(&mut sys.memory, va, access)?;
+    if !found.cacheable && cpu.protects(found.addr, len, access) {
+        return Err(cpu.access_fault(va, access));
+    }
+    if let Some(page) = sys.memory.ram().page_of(found.addr) {
+        let space = sys.space;
+        sys.memory.fill_data(space, va, page, &found);
+        return Ok(Part { addr: found.addr, len, place: Place::Ram });
+    }
+    match sys.device_at(found.addr, len) {
+        Some((index, offset)) => Ok(Part { addr: found.addr, len, place: Place::Device { index, offset } }),
+        None => Err(cpu.access_fault(va, access)),
+    }
+}
+
+/// Both parts of an access are translated and checked before a byte moves. A crossing into a device is an
+/// access fault: no device has registers across a page boundary.
+fn parts(cpu: &dyn Cpu, sys: &mut System, va: u64, size: Size, access: Access) -> Result<(Part, Option<Part>), Refused> {
+    let here = (PAGE - va % PAGE).min(size.bytes());
+    let first = part(cpu, sys, va, here, access)?;
+    let second = if here == size.bytes() {
+        None
+    } else {
+        let next = va.wrapping_add(here);
+        let second = part(cpu, sys, next, size.bytes() - here, access)?;
+        for (part, va) in [(first, va), (second, next)] {
+            if let Place::Device { .. } = part.place {
+                return Err(cpu.access_fault(va, access).into());
+            }
+        }
+        Some(second)
+    };
+    for part in [Some(first), second].into_iter().flatten() {
+        let write = access == Access::Write;
+        if let Place::Ram = part.place
+            && sys.watching.access(&sys.memory, sys.at, sys.current, part.addr, part.len, write)
+        {
+            return Err(Refused::Stop);
+        }
+    }
+    Ok((first, second))
+}
+
+fn read_part(sys: &mut System, part: Part) -> u64 {
+    match part.place {
+        Place::Ram => {
+            let mut bytes = [0; 8];
+            sys.memory.ram().read_bytes(part.addr, &mut bytes[..part.len as usize]);
+            u64::from_le_bytes(bytes)
+        }
+        Place::Device { index, offset } => sys.mmio_read(index, part.addr, offset, part.len as u8),
+    }
+}
+
+pub(crate) fn load(cpu: &dyn Cpu, sys: &mut System, va: u64, size: Size) -> Result<u64, Refused> {
+    match parts(cpu, sys, va, size, Access::Read)? {
+        (Part { addr, place: Place::Ram, .. }, None) => Ok(sys.memory.ram().read(addr, size)),
+        (first, None) => Ok(read_part(sys, first)),
+        (first, Some(second)) => Ok(read_part(sys, first) | read_part(sys, second) << (8 * first.len)),
+    }
+}
+
+pub(crate) fn store(cpu: &dyn Cpu, sys: &mut System, va: u64, size: Size, value: u64) -> Result<(), Refused> {
+    match parts(cpu, sys, va, size, Access::Write)? {
+        (Part { addr, place: Place::Ram, .. }, None) => {
+            sys.memory.write(Some(cpu), addr, size, value);
+            tohost(sys, addr, size);
+            regrant(cpu, sys, va, addr);
+        }
+        (Part { addr, len, place: Place::Device { index, offset } }, None) => {
+            sys.mmio_write(index, addr, offset, len as u8, value);
+        }
+        (first, Some(second)) => {
+            let bytes = value.to_le_bytes();
+            sys.memory.write_bytes(first.addr, &bytes[..first.len as usize]);
+            sys.memory.write_bytes(second.addr, &bytes[first.len as usize..size.bytes() as usize]);
+        }
+    }
+    if sys.memory.take_leave() {
+        sys.leave = true;
+    }
+    Ok(())
+}
+
+/// After a guarded write the page may have lost its guards: let the next write be fast.
+fn regrant(cpu: &dyn Cpu, sys: &mut System, va: u64, addr: u64) {
+    if let Some(page) = sys.memory.ram().page_of(addr)
+        && sys.memory.guards(page).is_empty()
+        && sys.memory.data(sys.space).lookup(va).is_none_or(|entry| entry.write == 0)
+        && let Ok(found) = cpu.translate(&mut sys.memory, va, Access::Write)
+        && found.addr == addr
+    {
+        let space = sys.space;
+        sys.memory.fill_data(space, va, page, &found);
+    }
+}
+
+/// HTIF: a store to the `tohost` word asks the host for something.
+fn tohost(sys: &mut System, addr: u64, size: Size) {
+    if let Some(word) = sys.tohost
+        && addr < word + 8
+        && word < addr + size.bytes()
+    {
+        sys.htif(word);
+    }
+}
+
+impl Context for System {
+    fn now(&self) -> u64 {
+        self.time().0
+    }
+
+    fn load(&mut self, cpu: &mut dyn Cpu, addr: u64, size: Size) -> Result<u64, Trap> {
+        load(cpu, self, addr, size).or_else(|refused| self.refuse(refused))
+    }
+
+    fn store(&mut self, cpu: &mut dyn Cpu, addr: u64, size: Size, value: u64) -> Result<(), Trap> {
+        store(cpu, self, addr, size, value).or_else(|refused| self.refuse(refused))
+    }
+
+    fn translate(&mut self, cpu: &mut dyn Cpu, addr: u64, access: Access) -> Result<u64, Trap> {
+        Ok(part(cpu, self, addr, 1, access)?.addr)
+    }
+
+    fn is_ram(&self, addr: u64) -> bool {
+        self.memory.ram().page_of(addr).is_some()
+    }
+
+    fn protection_changed(&mut self) {
+        self.memory.drop_translations();
+        self.leave = true;
+    }
+
+    fn end_slice(&mut self) {
+        self.end_slice = true;
+        self.leave = true;
+    }
+}
+
+/// The trap that a helper gets where a watchpoint wants to stop; [`Running::call`] sees through it.
+const STOPPED: Trap = Trap { cause: u64::MAX, value: 0 };
+
+impl System {
+    fn refuse<T>(&mut self, refused: Refused) -> Result<T, Trap> {
+        Err(match refused {
+            Refused::Trap(trap) => trap,
+            Refused::Stop => STOPPED,
+        })
+    }
+}
+
+/// A hart while an engine runs it.
+pub(crate) struct Running<'a> {
+    pub cpu: &'a mut dyn Cpu,
+    pub sys: &'a mut System,
+    /// `sys.at` plus the budget that was left then: constant, so that any `left` tells the position.
+    pub end: u64,
+    /// Budget left when the hart was last told what it retired.
+    pub told: u64,
+}
+
+impl Running<'_> {
+    fn arrive(&mut self, here: Here) {
+        self.sys.at = icount::Icount(self.end - here.left);
+    }
+
+    /// Tells the hart of the instructions retired until `left` was left.
+    pub fn retire(&mut self, left: u64) {
+        let steps = self.told - left;
+        self.told = left;
+        self.cpu.retire(steps, steps);
+    }
+
+    fn done(&mut self) -> Outcome {
+        if std::mem::take(&mut self.sys.leave) { Outcome::Leave } else { Outcome::Done }
+    }
+
+    fn refused(&mut self, refused: Refused) -> Outcome {
+        self.sys.trap = match refused {
+            Refused::Trap(trap) if trap != STOPPED => Some(trap),
+            Refused::Trap(_) | Refused::Stop => None,
+        };
+        Outcome::Stop
+    }
+}
+
+impl Env for Running<'_> {
+    fn load(&mut self, here: Here, addr: u64, size: Size) -> (Outcome, u64) {
+        self.arrive(here);
+        match load(self.cpu, self.sys, addr, size) {
+            Ok(value) => (self.done(), value),
+            Err(refused) => (self.refused(refused), 0),
+        }
+    }
+
+    fn store(&mut self, here: Here, addr: u64, size: Size, value: u64) -> Outcome {
+        self.arrive(here);
+        match store(self.cpu, self.sys, addr, size, value) {
+            Ok(()) => self.done(),
+            Err(refused) => self.refused(refused),
+        }
+    }
+
+    fn rmw(&mut self, here: Here, op: Rmw, addr: u64, size: Size, value: u64) -> (Outcome, u64) {
+        self.arrive(here);
+        if addr % size.bytes() != 0 {
+            let trap = self.cpu.misaligned(addr, Access::Write);
+            return (self.refused(trap.into()), 0);
+        }
+        let result = parts(self.cpu, self.sys, addr, size, Access::Write).and_then(|(part, _)| match part.place {
+            // Atomics are for memory alone (PMA: AMONone).
+            Place::Device { .. } => Err(self.cpu.access_fault(addr, Access::Write).into()),
+            Place::Ram => Ok(part.addr),
+        });
+        // A read-write access hits read watchpoints too.
+        let result = result.and_then(|pa| {
+            let len = size.bytes();
+            let stop = self.sys.watching.access(&self.sys.memory, self.sys.at, self.sys.current, pa, len, false);
+            if stop { Err(Refused::Stop) } else { Ok(pa) }
+        });
+        match result {
+            Ok(pa) => {
+                let old = self.sys.memory.ram().read(pa, size);
+                let new = eval_rmw(op, size, old, value);
+                match store(self.cpu, self.sys, addr, size, new) {
+                    Ok(()) => (self.done(), old),
+                    Err(refused) => (self.refused(refused), 0),
+                }
+            }
+            Err(refused) => (self.refused(refused), 0),
+        }
+    }
+
+    fn call(&mut self, here: Here, helper: u16, args: [u64; 3]) -> (Outcome, u64) {
+        self.arrive(here);
+        self.retire(here.left);
+        let layout = self.cpu.layout();
+        let pc = self.cpu.regs()[layout.page].wrapping_add(u64::from(here.offset));
+        match self.cpu.call(self.sys, helper, args, pc) {
+            Ok(value) => (self.done(), value),
+            Err(trap) => (self.refused(trap.into()), 0),
+        }
+    }
+
+    fn regs(&mut self) -> &mut RegFile {
+        self.cpu.regs_mut()
+    }
+
+    fn breakpoint(&mut self, here: Here) -> bool {
+        let layout = self.cpu.layout();
+        let addr = self.cpu.regs()[layout.page].wrapping_add(u64::from(here.offset));
+        if self.sys.watching.breakpoints.binary_search(&addr).is_err() {
+            return false;
+        }
+        self.arrive(here);
+        let hart = self.sys.current;
+        self.sys.watching.found(self.sys.at, Stop::Breakpoint { addr, hart })
+    }
+}

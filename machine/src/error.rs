@@ -1,0 +1,45 @@
+//! What can go wrong with a machine.
+
+use icount::DoorError;
+
+/// Errors of this crate.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// The door refused: a full log (the user's disk), a divergence (our bug, or a damaged recording), ...
+    #[error(transparent)]
+    Door(#[from] DoorError),
+    /// Saved state that doesn't fit: a damaged recording, or one of another version.
+    #[error("the saved machine state is unusable: {0}")]
+    State(String),
+    /// A snapshot can't be had.
+    #[error(transparent)]
+    Snapshot(#[from] snapshot::SnapshotError),
+    /// Guest memory can't be had from the host.
+    #[error("can't map {bytes} bytes of guest memory; ask for less with --memory")]
+    Memory {
+        /// The amount asked for.
+        bytes: u64,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The configuration makes no machine. The caller's fault.
+    #[error("{0}")]
+    Config(String),
+    /// An image can't be used. The user's file.
+    #[error(transparent)]
+    Firmware(#[from] firmware::FirmwareError),
+    /// The debugger asked for what is not there.
+    #[error("{0}")]
+    Debug(String),
+    /// A file of a recording.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A recording that can't be used, and what to do.
+    #[error("{0}")]
+    Recording(String),
+}

@@ -1,0 +1,471 @@
+//! Physical memory with its page guards, and the translations made from it (DESIGN section 6).
+//!
+//! Every RAM page carries guards. A store takes the fast path (translated code, a TLB entry's `write`
+//! tag) only to a page without guards; any other write comes through [`Memory::write`] or
+//! [`Memory::write_bytes`], the one place that
+//!
+//! - `CLEAN`: lists the page as written since the last snapshot, once;
+//! - `CODE`: throws away the code translated from it;
+//! - `TABLE`: drops the translations whose walk read the entry that changes;
+//! - `WATCH`: is checked by the caller beforehand ([`Memory::watched`]), which knows the access.
+//!
+//! Setting a guard takes back the right to write. A page knows its one write-cacher, or that there are
+//! many; then every right to write is taken back everywhere, which is rare.
+//!
+//! The invariant that makes the TLBs coherent: while a translation is cached, every table page that its
+//! walk read has `TABLE` set and lists the space as its user.
+
+use std::collections::BTreeMap;
+
+use bitflags::bitflags;
+use cpu::ir::Size;
+use cpu::{Cpu, PhysMem, SpaceKey, TableChange, Translation};
+use jit::tlb::{CodeSpace, Lru, Space};
+
+use crate::ram::{PAGE, Ram};
+
+bitflags! {
+    /// Why stores to a page take the slow path.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Guards: u8 {
+        /// Not written since the last snapshot.
+        const CLEAN = 1;
+        /// Code was translated from it.
+        const CODE = 2;
+        /// A page walk read it, and a translation made so may be cached.
+        const TABLE = 4;
+        /// A watchpoint is on it: reads take the slow path too.
+        const WATCH = 8;
+    }
+}
+
+/// Who may write a page on the fast path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writer {
+    Nobody,
+    One { space: u8, index: u16 },
+    Many,
+}
+
+/// A space that has translations made from a table page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct User {
+    code: bool,
+    space: u8,
+    /// Virtual base of what the table covers.
+    base: u64,
+    /// log2 of what one entry covers.
+    shift: u8,
+}
+
+/// Users of one table page.
+enum Users {
+    Some(Vec<User>),
+    /// So many that a change drops everything: only hostile tables get here.
+    All,
+}
+
+const MAX_USERS: usize = 256;
+const SPACES: usize = 64;
+
+/// What a watchpoint is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watch {
+    /// First physical address.
+    pub addr: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// Reads count.
+    pub read: bool,
+    /// Writes count.
+    pub write: bool,
+}
+
+/// Memory. See the module's documentation.
+pub struct Memory {
+    ram: Ram,
+    guards: Vec<Guards>,
+    writers: Vec<Writer>,
+    dirty: Vec<u32>,
+    tables: BTreeMap<u64, Users>,
+    data: Lru<Space>,
+    code: Lru<CodeSpace>,
+    watches: Vec<Watch>,
+    /// RAM pages whose code must be thrown away before code runs again.
+    stale_code: Vec<u64>,
+    /// Something happened after which the running block must be left.
+    leave: bool,
+}
+
+impl Memory {
+    /// Over fresh RAM. Everything is clean, and nothing is cached.
+    pub fn new(ram: Ram) -> Memory {
+        let pages = ram.pages() as usize;
+        Memory {
+            ram,
+            guards: vec![Guards::CLEAN; pages],
+            writers: vec![Writer::Nobody; pages],
+            dirty: Vec::new(),
+            tables: BTreeMap::new(),
+            data: Lru::new(SPACES),
+            code: Lru::new(SPACES),
+            watches: Vec::new(),
+            stale_code: Vec::new(),
+            leave: false,
+        }
+    }
+
+    /// The RAM, to be read.
+    pub fn ram(&self) -> &Ram {
+        &self.ram
+    }
+
+    /// The data space of `key`.
+    pub fn data_space(&mut self, key: SpaceKey) -> usize {
+        self.data.select(key, Space::new)
+    }
+
+    /// A data space.
+    pub fn data(&self, id: usize) -> &Space {
+        &self.data[id]
+    }
+
+    /// The code space of a fetch key and a block mode.
+    pub fn code_space(&mut self, key: SpaceKey, mode: u64, align: u8) -> usize {
+        self.code.select((key, mode), |(key, mode)| CodeSpace::new(key, mode, align))
+    }
+
+    /// A code space.
+    pub fn code(&self, id: usize) -> &CodeSpace {
+        &self.code[id]
+    }
+
+    /// A code space, to be filled.
+    pub fn code_mut(&mut self, id: usize) -> &mut CodeSpace {
+        &mut self.code[id]
+    }
+
+    /// Takes the wish to leave the running block, if there is one.
+    pub fn take_leave(&mut self) -> bool {
+        std::mem::take(&mut self.leave)
+    }
+
+    /// Takes the list of RAM pages whose code is stale.
+    pub fn take_stale_code(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.stale_code)
+    }
+
+    /// Whether code must be thrown away before any is entered.
+    pub fn has_stale_code(&self) -> bool {
+        !self.stale_code.is_empty()
+    }
+
+    /// All code was flushed: forget where it was.
+    pub fn forget_all_code(&mut self) {
+        self.code.iter_mut().for_each(CodeSpace::drop_all_code);
+        self.stale_code.clear();
+        for guards in &mut self.guards {
+            guards.remove(Guards::CODE);
+        }
+    }
+
+    /// Caches a data translation, with write access only if the page has no guard, and notes who depends
+    /// on which tables. A watched page is never cached.
+    pub fn fill_data(&mut self, space: usize, va: u64, page: u64, translation: &Translation) {
+        let guards = self.guards[page as usize];
+        if !translation.cacheable || guards.contains(Guards::WATCH) {
+            return;
+        }
+        self.use_tables(false, space, va, translation);
+        let write = translation.write && self.guards[page as usize].is_empty();
+        self.data[space].fill(va, self.ram.host(page), page, translation.read, write);
+        if write {
+            let new = Writer::One { space: space as u8, index: Space::index(va) as u16 };
+            let writer = &mut self.writers[page as usize];
+            *writer = match *writer {
+                Writer::Nobody => new,
+                old if old == new => new,
+                Writer::One { .. } | Writer::Many => Writer::Many,
+            };
+        }
+    }
+
+    /// Remembers a fetch translation.
+    pub fn fill_fetch(&mut self, space: usize, va: u64, page: u64, translation: &Translation) {
+        if translation.cacheable {
+            self.use_tables(true, space, va, translation);
+            self.code[space].set_page(va, page);
+        }
+    }
+
+    fn use_tables(&mut self, code: bool, space: usize, va: u64, translation: &Translation) {
+        for step in translation.path.iter().take_while(|s| s.shift != 0) {
+            let Some(page) = self.ram.page_of(step.entry) else { continue };
+            // A table of 512 entries of 8 bytes covers 9 bits more than an entry does.
+            let span = u32::from(step.shift) + 9;
+            let base = if span >= 64 { 0 } else { va >> span << span };
+            let user = User { code, space: space as u8, base, shift: step.shift };
+            let users = self.tables.entry(page).or_insert_with(|| Users::Some(Vec::new()));
+            if let Users::Some(list) = users
+                && !list.contains(&user)
+            {
+                if list.len() < MAX_USERS {
+                    list.push(user);
+                } else {
+                    *users = Users::All;
+                }
+            }
+            self.guard(page, Guards::TABLE);
+        }
+    }
+
+    /// Sets a guard, taking back the right to write.
+    pub fn guard(&mut self, page: u64, guard: Guards) {
+        let guards = &mut self.guards[page as usize];
+        if guards.contains(guard) {
+            return;
+        }
+        guards.insert(guard);
+        match std::mem::replace(&mut self.writers[page as usize], Writer::Nobody) {
+            Writer::Nobody => {}
+            Writer::One { space, index } => self.data[space as usize].revoke_write(index as usize, page),
+            Writer::Many => self.data.iter_mut().for_each(Space::revoke_writes),
+        }
+    }
+
+    /// Guards of a page.
+    pub fn guards(&self, page: u64) -> Guards {
+        self.guards[page as usize]
+    }
+
+    /// Every page becomes clean (a snapshot was taken); yields those written since the last time, in order.
+    pub fn take_dirty(&mut self) -> Vec<u32> {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        dirty.sort_unstable();
+        self.data.iter_mut().for_each(Space::revoke_writes);
+        for &page in &dirty {
+            self.guards[page as usize].insert(Guards::CLEAN);
+            self.writers[page as usize] = Writer::Nobody;
+        }
+        dirty
+    }
+
+    /// The pages written since the last [`Memory::take_dirty`], in no order.
+    pub fn dirty(&self) -> &[u32] {
+        &self.dirty
+    }
+
+    /// Writes through the guards. `cpu` judges stores to tables. The address is RAM.
+    pub fn write(&mut self, cpu: Option<&dyn Cpu>, addr: u64, size: Size, value: u64) {
+        let end = addr + size.bytes() - 1;
+        for page in [Some(addr), (end / PAGE != addr / PAGE).then_some(end)].into_iter().flatten() {
+            if let Some(page) = self.ram.page_of(page)
+                && !(self.guards[page as usize] - Guards::WATCH).is_empty()
+            {
+                self.before_write(cpu, page, addr, size.bytes(), Some(value));
+            }
+        }
+        self.ram.write(addr, size, value);
+    }
+
+    /// Writes bytes through the guards (DMA, a debugger, a loader, a restore). The range is RAM.
+    pub fn write_bytes(&mut self, addr: u64, bytes: &[u8]) {
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = addr + done as u64;
+            let n = (PAGE - at % PAGE).min((bytes.len() - done) as u64) as usize;
+            if let Some(page) = self.ram.page_of(at)
+                && !(self.guards[page as usize] - Guards::WATCH).is_empty()
+            {
+                self.before_write(None, page, at, n as u64, None);
+            }
+            self.ram.write_bytes(at, &bytes[done..done + n]);
+            done += n;
+        }
+    }
+
+    /// What the guards of `page` ask for before `len` bytes at `addr` (part of which may lie on another
+    /// page) are written.
+    fn before_write(&mut self, cpu: Option<&dyn Cpu>, page: u64, addr: u64, len: u64, value: Option<u64>) {
+        let guards = self.guards[page as usize];
+        if guards.contains(Guards::CLEAN) {
+            self.guards[page as usize].remove(Guards::CLEAN);
+            self.dirty.push(page as u32);
+        }
+        if guards.contains(Guards::CODE) {
+            self.guards[page as usize].remove(Guards::CODE);
+            self.stale_code.push(page);
+            self.code.iter_mut().for_each(|space| space.drop_code(page));
+            self.leave = true;
+        }
+        if guards.contains(Guards::TABLE) {
+            self.table_written(cpu, page, addr, len, value);
+        }
+    }
+
+    /// A store to a page that walks have read: see DESIGN section 6 for the policy.
+    fn table_written(&mut self, cpu: Option<&dyn Cpu>, page: u64, addr: u64, len: u64, value: Option<u64>) {
+        let Some(users) = self.tables.remove(&page) else {
+            self.guards[page as usize].remove(Guards::TABLE);
+            return;
+        };
+        let list = match users {
+            Users::All => {
+                self.drop_translations();
+                self.guards[page as usize].remove(Guards::TABLE);
+                return;
+            }
+            Users::Some(list) => list,
+        };
+        // A leaf table gives up its whole range and its guard at once: entries are written in bursts.
+        let (leaves, mut uppers): (Vec<User>, Vec<User>) = list.into_iter().partition(|u| u.shift == 12);
+        for user in leaves {
+            self.drop_range(user, user.base, 512 << 12);
+        }
+        let start = self.ram.address_of(page);
+        let first = addr.max(start) & !7;
+        let last = (addr + len - 1).min(start + PAGE - 1) & !7;
+        let mut dropped = Vec::new();
+        for entry in (first..=last).step_by(8) {
+            let old = self.ram.read(entry, Size::B8);
+            let new = match value {
+                // Only a store of whole bytes within one entry can be judged; else the entry changes.
+                Some(value) if entry <= addr && addr + len <= entry + 8 => {
+                    let shift = 8 * (addr - entry) as u32;
+                    let mask = (u64::MAX >> (64 - 8 * len)) << shift;
+                    Some(old & !mask | value << shift & mask)
+                }
+                _ => None,
+            };
+            for user in &uppers {
+                let change = match (new, cpu) {
+                    (Some(new), Some(cpu)) => cpu.table_change(user.shift, old, new),
+                    _ => TableChange::Drop,
+                };
+                if change == TableChange::Drop {
+                    let index = (entry - start) / 8;
+                    let base = user.base.wrapping_add(index << user.shift);
+                    self.drop_range(*user, base, 1 << user.shift);
+                    dropped.push((*user, base));
+                }
+            }
+        }
+        // The tables below a dropped entry are no longer read by anyone through it.
+        for (user, base) in dropped {
+            self.abandon(user, base, 1u64.wrapping_shl(u32::from(user.shift)));
+        }
+        uppers.dedup();
+        if uppers.is_empty() {
+            self.guards[page as usize].remove(Guards::TABLE);
+        } else {
+            self.tables.insert(page, Users::Some(uppers));
+        }
+    }
+
+    fn drop_range(&mut self, user: User, base: u64, len: u64) {
+        if user.code {
+            if self.code[user.space as usize].clear_range(base, len) {
+                self.leave = true;
+            }
+        } else {
+            self.data[user.space as usize].clear_range(base, len);
+        }
+    }
+
+    /// Takes `user`'s space off all tables that cover part of the `len` bytes from `base` at a lower level.
+    fn abandon(&mut self, user: User, base: u64, len: u64) {
+        let guards = &mut self.guards;
+        self.tables.retain(|page, users| {
+            let Users::Some(list) = users else { return true };
+            list.retain(|u| {
+                let same = u.code == user.code && u.space == user.space;
+                !(same && u.shift < user.shift && u.base.wrapping_sub(base) < len)
+            });
+            if list.is_empty() {
+                guards[*page as usize].remove(Guards::TABLE);
+            }
+            !list.is_empty()
+        });
+    }
+
+    /// Drops every translation (protection or the map changed, or memory was restored).
+    pub fn drop_translations(&mut self) {
+        self.data.iter_mut().for_each(Space::clear);
+        self.code.iter_mut().for_each(CodeSpace::clear);
+        for &page in self.tables.keys() {
+            self.guards[page as usize].remove(Guards::TABLE);
+        }
+        self.tables.clear();
+        self.leave = true;
+    }
+
+    /// Forgets where the code of a RAM page was.
+    pub fn drop_code_of(&mut self, page: u64) {
+        self.code.iter_mut().for_each(|space| space.drop_code(page));
+    }
+
+    /// Puts back a page of a snapshot, if it differs.
+    pub fn restore_page(&mut self, page: u64, bytes: &[u8; PAGE as usize]) -> Result<(), String> {
+        if page >= self.ram.pages() {
+            return Err(format!("it has a page {page}, and memory has {}", self.ram.pages()));
+        }
+        if *self.ram.page(page) == *bytes {
+            return Ok(());
+        }
+        self.write_bytes(self.ram.address_of(page), bytes);
+        Ok(())
+    }
+
+    /// Replaces the watchpoints.
+    pub fn set_watches(&mut self, watches: Vec<Watch>) {
+        for watch in std::mem::replace(&mut self.watches, watches) {
+            for page in self.pages_of(&watch) {
+                self.guards[page as usize].remove(Guards::WATCH);
+            }
+        }
+        for watch in self.watches.clone() {
+            for page in self.pages_of(&watch) {
+                self.guard(page, Guards::WATCH);
+                self.data.iter_mut().for_each(|space| space.drop_physical(page));
+            }
+        }
+    }
+
+    fn pages_of(&self, watch: &Watch) -> Vec<u64> {
+        let last = watch.addr.saturating_add(watch.len.saturating_sub(1));
+        (watch.addr / PAGE..=last / PAGE).filter_map(|p| self.ram.page_of(p * PAGE)).collect()
+    }
+
+    /// The index of the first watchpoint that an access to `len` bytes at `addr` hits.
+    pub fn watched(&self, addr: u64, len: u64, write: bool) -> Option<usize> {
+        self.watches.iter().position(|w| {
+            let overlaps = addr < w.addr.saturating_add(w.len) && w.addr < addr.saturating_add(len);
+            overlaps && if write { w.write } else { w.read }
+        })
+    }
+
+    /// Whether there are watchpoints at all.
+    pub fn has_watches(&self) -> bool {
+        !self.watches.is_empty()
+    }
+}
+
+impl PhysMem for Memory {
+    fn read_entry(&mut self, addr: u64, size: Size) -> Option<u64> {
+        self.ram.contains(addr, size.bytes()).then(|| self.ram.read(addr, size))
+    }
+
+    /// A and D bits: they only widen what a walk grants, so no translation is dropped; the other guards
+    /// hold.
+    fn write_entry(&mut self, addr: u64, size: Size, value: u64) -> Option<()> {
+        if !self.ram.contains(addr, size.bytes()) {
+            return None;
+        }
+        let page = self.ram.page_of(addr)?;
+        let table = self.guards[page as usize] & Guards::TABLE;
+        self.guards[page as usize].remove(Guards::TABLE);
+        self.write(None, addr, size, value);
+        self.guards[page as usize].insert(table);
+        Some(())
+    }
+}

@@ -1,0 +1,194 @@
+//! Saving and restoring a whole machine (DESIGN laws 6 and 8).
+//!
+//! The state is a tree of pages (RAM by page number; drive blocks above [`DRIVES`]) and one canonical byte
+//! string of everything else. Saving observes only. Restoring compares pages, so that code and translations
+//! of those that don't differ survive.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use icount::{Clock, End, Icount};
+use serde::{Deserialize, Serialize};
+use snapshot::{Edit, PageRef, PageSource, Root, Tree, ZERO_PAGE, whole_root};
+
+use crate::error::MachineError;
+use crate::machine::Machine;
+use crate::schedule::Schedule;
+
+/// Tree keys of drive blocks: `DRIVES | drive << 32 | block`.
+pub const DRIVES: u64 = 1 << 43;
+
+/// Version of [`Saved`]; another one is refused.
+const VERSION: u8 = 1;
+
+/// Everything but pages.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    at: Icount,
+    clock: Clock,
+    current: u8,
+    schedule: Schedule,
+    ended: Option<End>,
+    end_slice: bool,
+    power: Option<Option<u32>>,
+    lines: Vec<bool>,
+    harts: Vec<Vec<u8>>,
+    devices: Vec<Vec<u8>>,
+    /// Drive blocks that are known, since an all-zero one has no page.
+    blocks: Vec<(u8, u64)>,
+}
+
+/// A machine's state in memory.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Position.
+    pub at: Icount,
+    /// Pages.
+    pub tree: Tree,
+    /// Everything else.
+    pub state: Arc<Vec<u8>>,
+}
+
+impl Snapshot {
+    /// The root of the whole state.
+    pub fn root(&self) -> Root {
+        whole_root(self.tree.root(), &self.state)
+    }
+}
+
+fn drive_key(drive: u8, block: u64) -> u64 {
+    DRIVES | u64::from(drive) << 32 | block
+}
+
+impl Machine {
+    /// Pages that changed since the last call, as edits of a tree, in order. A snapshot's page-diff.
+    pub fn take_edits(&mut self) -> Vec<Edit> {
+        let dirty = self.sys.memory.take_dirty();
+        let ram = self.sys.memory.ram();
+        let mut edits: Vec<Edit> =
+            dirty.into_iter().map(|page| (page.into(), PageRef::of(Arc::from(ram.page(page.into()))))).collect();
+        for ((drive, block), bytes) in self.sys.disks.take_dirty() {
+            edits.push((drive_key(drive, block), bytes.and_then(PageRef::of)));
+        }
+        edits
+    }
+
+    /// Everything but pages, canonically.
+    pub fn save_state(&self) -> Result<Vec<u8>, MachineError> {
+        let saved = Saved {
+            at: self.sys.at,
+            clock: self.sys.clock,
+            current: self.sys.current,
+            schedule: self.schedule.clone(),
+            ended: self.ended,
+            end_slice: self.sys.end_slice,
+            power: self.sys.power.map(|p| match p {
+                devices::Power::Off { code } => Some(code),
+                devices::Power::Reset => None,
+            }),
+            lines: self.sys.lines.clone(),
+            harts: self.harts.iter().map(|cpu| cpu.save()).collect(),
+            devices: self.sys.devices.iter().filter_map(|m| Some(m.device.as_ref()?.save())).collect(),
+            blocks: self.sys.disks.known(),
+        };
+        let mut bytes = vec![VERSION];
+        bytes.extend(postcard::to_stdvec(&saved).map_err(|e| MachineError::State(e.to_string()))?);
+        Ok(bytes)
+    }
+
+    /// The state here. The tree shares what did not change since the last one.
+    pub fn save(&mut self) -> Result<Snapshot, MachineError> {
+        let edits = self.take_edits();
+        self.base.extend(&edits)?;
+        Ok(Snapshot { at: self.sys.at, tree: self.base.clone(), state: Arc::new(self.save_state()?) })
+    }
+
+    /// Pages of the last snapshot taken or restored.
+    pub fn base(&self) -> &Tree {
+        &self.base
+    }
+
+    /// The tree as of the last [`Machine::take_edits`], when somebody else applied the edits.
+    pub fn set_base(&mut self, tree: Tree) {
+        self.base = tree;
+    }
+
+    /// Brings the machine to a saved state, in time proportional to the difference. The door is not moved.
+    /// On an error the machine's state is unspecified, and it must be restored again before it runs.
+    pub fn restore(&mut self, snapshot: &Snapshot, source: &dyn PageSource) -> Result<(), MachineError> {
+        let saved = decode(&snapshot.state)?;
+        let mut keys: BTreeSet<u64> = self.sys.memory.dirty().iter().map(|p| u64::from(*p)).collect();
+        keys.extend(self.sys.disks.dirty().map(|(drive, block)| drive_key(drive, block)));
+        self.base.diff::<MachineError>(&snapshot.tree, |key, _, _| {
+            keys.insert(key);
+            Ok(())
+        })?;
+        let known: BTreeSet<(u8, u64)> = saved.blocks.iter().copied().collect();
+        for key in keys {
+            let page = snapshot.tree.get(key)?.map(|page| page.load(source)).transpose()?;
+            if key & DRIVES != 0 {
+                let (drive, block) = ((key >> 32) as u8, key & u64::from(u32::MAX));
+                let page = page.unwrap_or_else(|| Arc::new(ZERO_PAGE));
+                self.sys.disks.restore(drive, block, known.contains(&(drive, block)).then_some(page));
+            } else {
+                let bytes = page.as_deref().unwrap_or(&ZERO_PAGE);
+                self.sys.memory.restore_page(key, bytes).map_err(MachineError::State)?;
+            }
+        }
+        self.sys.disks.retain(&known);
+        self.sys.disks.clear_dirty();
+        self.sys.memory.take_dirty();
+        self.base = snapshot.tree.clone();
+        self.restore_state(saved)
+    }
+
+    fn restore_state(&mut self, saved: Saved) -> Result<(), MachineError> {
+        let wrong = |what: &str| MachineError::State(what.to_owned());
+        if saved.harts.len() != self.harts.len() || usize::from(saved.current) >= self.harts.len() {
+            return Err(wrong("it has another number of harts"));
+        }
+        if saved.devices.len() != self.sys.devices.len() || saved.lines.len() != self.sys.lines.len() {
+            return Err(wrong("it has other devices"));
+        }
+        for (cpu, bytes) in self.harts.iter_mut().zip(&saved.harts) {
+            cpu.restore(bytes).map_err(|e| MachineError::State(e.to_string()))?;
+        }
+        for (mapped, bytes) in self.sys.devices.iter_mut().zip(&saved.devices) {
+            if let Some(device) = &mut mapped.device {
+                device.restore(bytes).map_err(|e| MachineError::State(e.to_string()))?;
+            }
+        }
+        self.sys.at = saved.at;
+        self.sys.clock = saved.clock;
+        self.sys.current = saved.current;
+        self.schedule = saved.schedule;
+        self.ended = saved.ended;
+        self.sys.end_slice = saved.end_slice;
+        self.sys.power = saved.power.map(|p| match p {
+            Some(code) => devices::Power::Off { code },
+            None => devices::Power::Reset,
+        });
+        self.sys.lines = saved.lines;
+        self.sys.forget_step();
+        self.worked = false;
+        Ok(())
+    }
+
+    /// The root of the state here: equal roots mean equal machines.
+    pub fn root(&mut self) -> Result<Root, MachineError> {
+        Ok(self.save()?.root())
+    }
+}
+
+fn decode(bytes: &[u8]) -> Result<Saved, MachineError> {
+    let wrong = |what: &str| MachineError::State(what.to_owned());
+    let (version, rest) = bytes.split_first().ok_or_else(|| wrong("it is empty"))?;
+    if *version != VERSION {
+        return Err(MachineError::State(format!("it has version {version}, this program knows {VERSION}")));
+    }
+    let (saved, rest) = postcard::take_from_bytes(rest).map_err(|e| MachineError::State(e.to_string()))?;
+    if !rest.is_empty() {
+        return Err(wrong("bytes are left over"));
+    }
+    Ok(saved)
+}

@@ -1,0 +1,289 @@
+//! Everything of a machine but its harts and its engine: memory, devices, lines, time, disks, the door.
+//!
+//! It is the [`devices::Context`] of its devices. What a device asks of a hart (a pin) is queued and applied
+//! at the end of the step or boundary in which it was asked: a hart looks at its pins only at boundaries.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cpu::Trap;
+use devices::{BLOCK_SIZE, Device, DiskError, DmaError, HartPin, Power};
+use icount::{Clock, Door, DoorError, Effect, Icount, VirtualTime};
+
+use crate::disk::Disks;
+use crate::memory::Memory;
+use crate::stops::Watching;
+
+/// A device and the window through which harts reach it.
+pub(crate) struct Mapped {
+    pub base: u64,
+    pub len: u64,
+    /// Absent while one of its methods runs.
+    pub device: Option<Box<dyn Device>>,
+}
+
+/// A pin of a hart that changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PinChange {
+    pub hart: u32,
+    pub pin: HartPin,
+    pub level: bool,
+}
+
+/// See the module's documentation.
+pub(crate) struct System {
+    pub memory: Memory,
+    pub devices: Vec<Mapped>,
+    /// Levels of the board's lines, by number.
+    pub lines: Vec<bool>,
+    /// Pins to be applied.
+    pub pins: Vec<PinChange>,
+    pub clock: Clock,
+    /// Steps made: while an engine runs, those before the executing step.
+    pub at: Icount,
+    /// The hart whose turn it is.
+    pub current: u8,
+    pub door: Box<dyn Door + Send>,
+    /// What the door refused; the run loop stops and tells. The effects behind it wait to be told again.
+    pub failed: Option<DoorError>,
+    pub untold: Vec<(Icount, VirtualTime, u8, Effect)>,
+    pub disks: Disks,
+    pub power: Option<Power>,
+    /// Earliest deadline of the devices.
+    pub device_deadline: Option<VirtualTime>,
+    /// The one that the running budget was made for.
+    pub seen_deadline: Option<VirtualTime>,
+    /// The running hart's data space.
+    pub space: usize,
+    /// The running block must be left after the instruction.
+    pub leave: bool,
+    /// The hart gave up the rest of its slice.
+    pub end_slice: bool,
+    /// Why the last access or helper ended in [`cpu::Outcome::Stop`], if by a trap.
+    pub trap: Option<Trap>,
+    pub watching: Watching,
+    /// DMA writes of the running step or boundary, of which harts must be told.
+    pub dma_writes: Vec<(u64, u64)>,
+    /// Address of the `tohost` word, if HTIF is served.
+    pub tohost: Option<u64>,
+    /// RAM pages that hold the second half of a straddling block, with the pages of the first halves.
+    pub straddlers: BTreeMap<u64, BTreeSet<u64>>,
+}
+
+impl System {
+    /// Virtual time at the executing step.
+    pub fn time(&self) -> VirtualTime {
+        self.clock.now(self.at)
+    }
+
+    /// Whether the run loop has something to do at the next boundary besides an interrupt.
+    pub fn boundary_due(&self) -> bool {
+        self.failed.is_some()
+            || self.power.is_some()
+            || !self.pins.is_empty()
+            || !self.dma_writes.is_empty()
+            || self.device_deadline != self.seen_deadline
+            || self.watching.hit.is_some()
+    }
+
+    /// Drops what belongs to a step that was under way: the machine was restored.
+    pub fn forget_step(&mut self) {
+        self.pins.clear();
+        self.dma_writes.clear();
+        self.untold.clear();
+        self.failed = None;
+        self.trap = None;
+        self.leave = false;
+        self.device_deadline = None;
+        self.after_device();
+        self.leave = false;
+    }
+
+    /// Tells the door of an effect. If it can't take it, the run pauses after this step, and nothing is lost.
+    pub fn tell(&mut self, effect: Effect) {
+        let (at, time, hart) = (self.at, self.time(), self.current);
+        if self.failed.is_none() {
+            match self.door.effect(at, time, hart, &effect) {
+                Ok(()) => return,
+                Err(error) => {
+                    self.failed = Some(error);
+                    self.leave = true;
+                }
+            }
+        }
+        self.untold.push((at, time, hart, effect));
+    }
+
+    /// Tells the door again what it could not take.
+    pub fn tell_again(&mut self) -> Result<(), DoorError> {
+        if let Some(error) = self.failed.take() {
+            // A divergence can't be mended by trying again.
+            if matches!(error, DoorError::Divergence(_)) {
+                return Err(error);
+            }
+        }
+        while let Some((at, time, hart, effect)) = self.untold.first() {
+            self.door.effect(*at, *time, *hart, effect)?;
+            self.untold.remove(0);
+        }
+        Ok(())
+    }
+
+    /// Index of the device at physical address `addr`, and the offset in its window.
+    pub fn device_at(&self, addr: u64, size: u64) -> Option<(usize, u64)> {
+        self.devices.iter().enumerate().find_map(|(i, m)| {
+            let offset = addr.wrapping_sub(m.base);
+            (offset < m.len && size <= m.len - offset).then_some((i, offset))
+        })
+    }
+
+    /// Calls `f` with a device and the rest of the machine as its context.
+    pub fn with_device<T>(&mut self, index: usize, f: impl FnOnce(&mut dyn Device, &mut System) -> T) -> Option<T> {
+        let mut device = self.devices[index].device.take()?;
+        let result = f(&mut *device, self);
+        self.devices[index].device = Some(device);
+        Some(result)
+    }
+
+    /// A guest load from a device.
+    pub fn mmio_read(&mut self, index: usize, addr: u64, offset: u64, size: u8) -> u64 {
+        let value = self.with_device(index, |d, cx| d.read(cx, offset, size)).unwrap_or(0);
+        self.tell(Effect::Mmio { write: false, addr, size, value });
+        self.after_device();
+        value
+    }
+
+    /// A guest store to a device.
+    pub fn mmio_write(&mut self, index: usize, addr: u64, offset: u64, size: u8, value: u64) {
+        self.tell(Effect::Mmio { write: true, addr, size, value });
+        self.with_device(index, |d, cx| d.write(cx, offset, size, value));
+        self.after_device();
+    }
+
+    /// After a device acted: what is due may have changed.
+    pub fn after_device(&mut self) {
+        let deadline = self.devices.iter().filter_map(|m| m.device.as_ref()?.deadline()).min();
+        if deadline != self.device_deadline {
+            self.device_deadline = deadline;
+            self.leave = true;
+        }
+        if !self.pins.is_empty() || self.power.is_some() || !self.dma_writes.is_empty() {
+            self.leave = true;
+        }
+    }
+
+    /// HTIF (the `tohost` convention of RISC-V test programs): an odd value ends the run with code `value >> 1`;
+    /// device 1, command 1 is a console byte.
+    pub fn htif(&mut self, word: u64) {
+        let value = self.memory.ram().read(word, cpu::ir::Size::B8);
+        match (value >> 56, value >> 48 & 0xff) {
+            (0, 0) if value & 1 == 1 => self.power = Some(Power::Off { code: (value >> 1) as u32 }),
+            (1, 1) => {
+                self.tell(Effect::ConsoleOut { port: 0, byte: value as u8 });
+                self.memory.write_bytes(word, &[0; 8]);
+            }
+            _ => return,
+        }
+        self.leave = true;
+    }
+
+    /// Fires what is due of the devices, by (time, device number).
+    pub fn fire_due(&mut self) -> bool {
+        let now = self.time();
+        let mut fired = false;
+        while self.device_deadline.is_some_and(|d| d <= now) {
+            let due = self.devices.iter().enumerate().filter_map(|(i, m)| Some((m.device.as_ref()?.deadline()?, i))).min();
+            let Some((_, index)) = due.filter(|(time, _)| *time <= now) else { break };
+            self.with_device(index, |d, cx| d.fire(cx));
+            self.after_device();
+            fired = true;
+        }
+        fired
+    }
+}
+
+impl devices::Context for System {
+    fn now(&self) -> VirtualTime {
+        self.time()
+    }
+
+    fn set_line(&mut self, line: u32, level: bool) {
+        let Some(old) = self.lines.get_mut(line as usize) else { return };
+        if *old == level {
+            return;
+        }
+        *old = level;
+        self.tell(Effect::Line { line, level });
+        for index in 0..self.devices.len() {
+            self.with_device(index, |d, cx| d.line_changed(cx, line, level));
+        }
+    }
+
+    fn set_hart_pin(&mut self, hart: u32, pin: HartPin, level: bool) {
+        self.pins.push(PinChange { hart, pin, level });
+    }
+
+    fn dma_read(&mut self, addr: u64, buf: &mut [u8]) -> Result<(), DmaError> {
+        let len = buf.len() as u64;
+        if !self.memory.ram().contains(addr, len) {
+            return Err(DmaError { addr, len });
+        }
+        self.memory.ram().read_bytes(addr, buf);
+        self.watching.access(&self.memory, self.at, self.current, addr, len, false);
+        Ok(())
+    }
+
+    fn dma_write(&mut self, addr: u64, buf: &[u8]) -> Result<(), DmaError> {
+        let len = buf.len() as u64;
+        if !self.memory.ram().contains(addr, len) {
+            return Err(DmaError { addr, len });
+        }
+        self.tell(Effect::Dma { write: true, addr, len: len as u32, digest: icount::digest(buf) });
+        self.watching.access(&self.memory, self.at, self.current, addr, len, true);
+        self.memory.write_bytes(addr, buf);
+        self.dma_writes.push((addr, len));
+        self.leave = true;
+        Ok(())
+    }
+
+    fn console_out(&mut self, port: u8, byte: u8) {
+        self.tell(Effect::ConsoleOut { port, byte });
+    }
+
+    fn disk_read(&mut self, drive: u8, block: u64, buf: &mut [u8; BLOCK_SIZE]) -> Result<(), DiskError> {
+        if !self.disks.exists(drive, block) {
+            return Err(DiskError::NoSuchBlock { drive, block });
+        }
+        if let Some(page) = self.disks.block(drive, block) {
+            buf.copy_from_slice(&page[..]);
+            return Ok(());
+        }
+        match self.door.disk_block(self.at, self.time(), drive, block) {
+            Ok(bytes) if bytes.len() == BLOCK_SIZE => {
+                buf.copy_from_slice(&bytes);
+                self.disks.keep(drive, block, buf);
+                Ok(())
+            }
+            Ok(_) => Err(DiskError::Failed { drive, block }),
+            Err(error) => {
+                self.failed.get_or_insert(error);
+                self.leave = true;
+                Err(DiskError::Failed { drive, block })
+            }
+        }
+    }
+
+    fn disk_write(&mut self, drive: u8, block: u64, buf: &[u8; BLOCK_SIZE]) -> Result<(), DiskError> {
+        if !self.disks.exists(drive, block) {
+            return Err(DiskError::NoSuchBlock { drive, block });
+        }
+        if self.disks.read_only(drive) {
+            return Err(DiskError::ReadOnly { drive });
+        }
+        self.disks.write(drive, block, buf);
+        Ok(())
+    }
+
+    fn power(&mut self, action: Power) {
+        self.power = Some(action);
+    }
+}

@@ -1,0 +1,104 @@
+//! The embedded guests on the whole machine.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::num::NonZeroU64;
+use std::sync::{Arc, Mutex};
+
+use icount::{Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, Ready, VirtualTime};
+use machine::engine::Engine;
+use machine::{Config, FirstStep, HartStart, Machine, Stopped, Stops};
+
+/// A live door without a host: shows the console to the test, types nothing.
+#[derive(Clone, Default)]
+struct Quiet(Arc<Mutex<Vec<u8>>>);
+
+impl Door for Quiet {
+    fn effect(&mut self, _: Icount, _: VirtualTime, _: u8, effect: &Effect) -> Result<(), DoorError> {
+        if let Effect::ConsoleOut { byte, .. } = effect {
+            self.0.lock().unwrap().push(*byte);
+        }
+        Ok(())
+    }
+    fn input(&mut self, _: Icount, _: VirtualTime, _: Ready) -> Result<Option<Input>, DoorError> {
+        Ok(None)
+    }
+    fn next_input(&self) -> Option<(Icount, VirtualTime)> {
+        None
+    }
+    fn idle(&mut self, _: Icount, _: VirtualTime, deadline: Option<VirtualTime>) -> Result<Idle, DoorError> {
+        Ok(deadline.map_or(Idle::Forever, Idle::Until))
+    }
+    fn disk_block(&mut self, _: Icount, _: VirtualTime, _: u8, _: u64) -> Result<Vec<u8>, DoorError> {
+        Ok(vec![0; 4096])
+    }
+    fn inject(&mut self, _: Icount, _: VirtualTime, _: &Input) -> Result<(), DoorError> {
+        Ok(())
+    }
+    fn progress(&mut self, _: Icount, _: VirtualTime, _: bool) -> Result<(), DoorError> {
+        Ok(())
+    }
+    fn position(&self) -> LogPosition {
+        LogPosition::default()
+    }
+    fn seek(&mut self, _: LogPosition) -> Result<(), DoorError> {
+        Ok(())
+    }
+    fn finish(&mut self, _: Icount, _: VirtualTime, _: End) -> Result<(), DoorError> {
+        Ok(())
+    }
+}
+
+fn boot(guest: &firmware::Guest, harts: u8) -> (Machine, Quiet) {
+    let door = Quiet::default();
+    let config = Config {
+        board: "riscv-virt".into(),
+        memory: 64 << 20,
+        harts: (0..harts).map(|h| HartStart { pc: guest.entry, args: [h.into(), 0, 0] }).collect(),
+        ns_per_step: NonZeroU64::MIN,
+        slice: 50_000,
+        schedule_seed: None,
+        seed: 0,
+        date_ns: 0,
+        drives: Vec::new(),
+        tohost: None,
+    };
+    let images = vec![(guest.load, guest.image.clone())];
+    (machine::board::build(&config, images, Box::new(door.clone()), Engine::interp()).unwrap(), door)
+}
+
+fn run(guest: &firmware::Guest, harts: u8) -> (String, Stopped, u64) {
+    let (mut machine, door) = boot(guest, harts);
+    let stopped = machine.run(Icount(200_000_000), &Stops::default(), FirstStep::Counts).unwrap();
+    let text = String::from_utf8_lossy(&door.0.lock().unwrap()).into_owned();
+    (text, stopped, machine.icount().0)
+}
+
+#[test]
+fn the_demo_finds_its_list_corrupted() {
+    let (text, stopped, steps) = run(&firmware::demo(), 1);
+    println!("{text}\n{stopped:?} after {steps}");
+    assert!(text.contains("corrupt"), "{text}");
+    assert!(matches!(stopped, Stopped::End(End::PowerOff(code)) if code != 0), "{stopped:?}");
+}
+
+#[test]
+fn the_paging_guest_says_what_it_must() {
+    let (text, stopped, _) = run(&firmware::paging(), 1);
+    println!("{text}");
+    assert_eq!(text, firmware::PAGING_CONSOLE);
+    assert_eq!(stopped, Stopped::End(End::PowerOff(0)));
+}
+
+#[test]
+fn the_fp_guest_says_what_it_must() {
+    let (text, stopped, _) = run(&firmware::fp_mix(), 1);
+    assert_eq!(text, firmware::FP_MIX_CONSOLE);
+    assert_eq!(stopped, Stopped::End(End::PowerOff(0)));
+}
+
+#[test]
+fn harts_share_memory() {
+    let (text, stopped, steps) = run(&firmware::smp_demo(4), 4);
+    println!("{text}\n{stopped:?} after {steps}");
+    assert_eq!(stopped, Stopped::End(End::PowerOff(0)), "{text}");
+}
