@@ -81,6 +81,7 @@ impl World {
         let mut scratch = Scratch::default();
         loop {
             let pc = self.hart.pc();
+            assert_eq!(pc & 1, 0, "jumped to {pc:#x}");
             let base = pc & !0xfff;
             let page = self.ram.page(base).expect("code runs in memory");
             let (mode, offset) = (self.hart.block_mode(), (pc & 0xfff) as u16);
