@@ -1,8 +1,8 @@
 //! The guests on QEMU, the outside judge of what they must print. Without `qemu-system-riscv64` the
 //! tests say so and pass.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::useless_conversion)]
 
-use firmware::Guest;
+use firmware::{Guest, layout};
 use std::process::{Command, Stdio};
 
 const QEMU: &str = "qemu-system-riscv64";
@@ -82,4 +82,48 @@ fn harts_agree() {
         );
         assert!(console.ends_with(&total), "{console}");
     }
+}
+
+/// Put at the start of RAM, the reset vector must enter what it is told with the promised registers.
+#[test]
+fn the_reset_vector_keeps_its_contract() {
+    use dynasmrt::{DynasmApi, DynasmLabelApi, VecAssembler, dynasm, riscv::RiscvRelocation};
+    const FDT: u64 = 0x8765_4320;
+    let start = layout::RAM + 0x100;
+    let info = firmware::fw_dynamic_info(layout::KERNEL, firmware::NextMode::Supervisor, 0);
+    let mut image = firmware::reset_rom(start, FDT, &info);
+    image.resize(0x100, 0);
+    let mut asm = VecAssembler::<RiscvRelocation>::new(0);
+    dynasm!(asm
+        ; .arch riscv64i
+        ; .feature imafd, zicsr
+        ; li.32 t1, layout::FINISHER as i32
+        ; li.32 t2, 1 << 16 | layout::FINISHER_FAIL as i32
+        ; csrr t0, mhartid
+        ; bne a0, t0, >wrong
+        ; ld t0, >fdt
+        ; bne a1, t0, >wrong
+        ; li.32 t0, 0x4942_534f
+        ; ld t3, [a2]
+        ; bne t3, t0, >wrong
+        ; li.32 t2, layout::FINISHER_PASS as i32
+        ; wrong:
+        ; sw t2, [t1]
+        ; hang:
+        ; j <hang
+        ; .align 8, 0
+        ; fdt:
+        ; .u64 FDT
+    );
+    image.extend(asm.finalize().unwrap());
+    let guest = Guest {
+        image,
+        load: layout::RAM,
+        entry: layout::RAM,
+        symbols: Vec::new(),
+    };
+    let Some((console, code)) = qemu(&guest, &[]) else {
+        return;
+    };
+    assert_eq!(code, Some(0), "{console}");
 }

@@ -9,6 +9,7 @@
 //!   and Svadu in hardware.
 //! - SBI 2.0: base, TIME, IPI, RFENCE, HSM (start, stop, status, retentive suspend), SRST, DBCN, and the
 //!   legacy set_timer, putchar, getchar, clear_ipi and shutdown.
+//! - The image holds the state of the harts: it must be loaded afresh at every reset.
 //! - Memory protection is open: the FDT must reserve [`sbi`]'s memory (`FdtConfig::reserved`).
 //!
 //! Each hart has a block of [`BLOCK`] bytes: its mailbox below, its stack above. In supervisor
@@ -92,6 +93,8 @@ pub fn sbi(config: &SbiConfig) -> Vec<u8> {
     calls::hart_state(&mut asm);
     calls::console(&mut asm);
     calls::reset(&mut asm);
+    let mut block = [0u8; BLOCK as usize];
+    block[STATE as usize] = STOPPED as u8;
     let all_harts = u64::MAX >> (SBI_MAX_HARTS - harts);
     rv!(asm
         ; .align 8, 0
@@ -113,7 +116,7 @@ pub fn sbi(config: &SbiConfig) -> Vec<u8> {
         ; .u64 0
         ; .align 64, 0
         ; ->blocks:
-        ; .bytes std::iter::repeat_n(0u8, harts as usize * BLOCK as usize)
+        ; .bytes std::iter::repeat_n(block, harts as usize).flatten()
     );
     asm.finalize().expect("the built-in firmware assembles")
 }
@@ -166,7 +169,7 @@ fn boot(asm: &mut Assembler) {
         ; csrwi pmpcfg0, 0x1f
         ; la t0, ->boot_hart
         ; ld t0, [t0]
-        ; bne s0, t0, ->stopped
+        ; bne s0, t0, ->stopped_entry
 
         // The boot hart: a1 = FDT.
         ; sd zero, [s2, STATE]
@@ -198,11 +201,13 @@ fn boot(asm: &mut Assembler) {
         ; fence.i
         ; .u32 MRET
 
-        // A stopped hart: serves its mailbox, waits for `go`.
+        // A stopped hart: serves its mailbox, waits for `go`. At power-on its state is STOPPED in the
+        // image already, so that it can be started before it comes here.
         ; ->stopped:
-        ; csrw mscratch, zero
         ; li.12 t0, STOPPED
         ; sd t0, [s2, STATE]
+        ; ->stopped_entry:
+        ; csrw mscratch, zero
         ; li.12 t0, 1 << 3
         ; csrw mie, t0
         ; ->stopped_wait:
