@@ -7,11 +7,12 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [what, path] = args.as_slice() else {
-        eprintln!("usage: emit demo|smp|fp|paging|sbi|fdt FILE");
+        eprintln!("usage: emit demo|demo.elf|smp|fp|paging|sbi|fdt FILE");
         return ExitCode::from(2);
     };
     let bytes = match what.as_str() {
         "demo" => guest(firmware::demo()),
+        "demo.elf" => firmware::demo().to_elf(),
         "smp" => guest(firmware::smp_demo(4)),
         "fp" => guest(firmware::fp_mix()),
         "paging" => guest(firmware::paging()),

@@ -120,6 +120,7 @@ fn the_reset_vector_keeps_its_contract() {
         image,
         load: layout::RAM,
         entry: layout::RAM,
+        data: layout::RAM,
         symbols: Vec::new(),
     };
     let Some((console, code)) = qemu(&guest, &[]) else {

@@ -6,8 +6,8 @@
 //! The planted bug: `list_insert` masks interrupts, `list_remove` forgets to. It loads
 //! `node->prev` early and uses it late. If the timer switches tasks in between, and the other task
 //! removes that very predecessor, the stale pointer is stored into `next->prev`: from then on the
-//! successor points back to a node that is no longer on the list. `list_remove_culprit` is the
-//! address of that store.
+//! successor points back to a node that is no longer on the list. [`DEMO_CULPRIT`] says
+//! where in `list_remove` that store stands.
 //!
 //! The story is made robust so that the word that `check_list` reports was last written by that
 //! store: insertion is at the tail, a task removes its oldest node and never the tail, and a
@@ -22,6 +22,9 @@ use super::{Guest, console, text};
 use crate::assembler::{Assembler, MRET, MSTATUS_MIE, MSTATUS_MPIE, MSTATUS_MPP, assembler, rv};
 use crate::layout;
 use dynasmrt::{DynasmApi, DynasmLabelApi};
+
+/// Offset in `list_remove` of the store that writes the stale pointer: `sd a1, 8(a2)`.
+pub const DEMO_CULPRIT: u64 = 24;
 
 /// Timer period in ticks of `mtime` (100 steps each). Prime, so that it has no short beat with
 /// the length of a round.
@@ -49,9 +52,7 @@ const SYMBOLS: &[&str] = &[
     "task_main",
     "work",
     "list_remove",
-    "list_remove_culprit",
     "list_insert",
-    "list_code_end",
     "check_list",
     "panic_corrupted",
     "puts",
@@ -317,7 +318,6 @@ fn list(asm: &mut Assembler) {
         ; sd a4, [a3]
         ; ld a2, [a0]
         ; sd a2, [a1]
-        ; ->list_remove_culprit:
         ; sd a1, [a2, 8]
         ; ret
 
@@ -402,6 +402,7 @@ fn check(asm: &mut Assembler) {
 
 fn data(asm: &mut Assembler) {
     rv!(asm
+        ; ->data_start:
         ; ->text_banner:
         ; .bytes text(c"demo: two tasks, one list, no lock\n")
         ; ->text_started:

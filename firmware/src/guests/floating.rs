@@ -201,6 +201,7 @@ fn end(asm: &mut Assembler) {
 
 fn data(asm: &mut Assembler) {
     rv!(asm
+        ; ->data_start:
         ; ->text_banner:
         ; .bytes text(c"fp: 20000 rounds\n")
         ; ->text_checksum:

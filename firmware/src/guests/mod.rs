@@ -6,11 +6,12 @@
 //! so that neither a build nor a test needs a cross compiler.
 
 mod demo;
+mod elf;
 mod floating;
 mod paging;
 mod smp;
 
-pub use demo::demo;
+pub use demo::{DEMO_CULPRIT, demo};
 pub use floating::{FP_MIX_CONSOLE, fp_mix};
 pub use paging::{PAGING_CONSOLE, paging};
 pub use smp::smp_demo;
@@ -28,6 +29,8 @@ pub struct Guest {
     pub load: u64,
     /// Physical address of the first instruction, in machine mode, for every hart.
     pub entry: u64,
+    /// Physical address at which code ends and data begins.
+    pub data: u64,
     /// Names and addresses of functions and data, sorted by address.
     pub symbols: Vec<(String, u64)>,
 }
@@ -39,14 +42,16 @@ impl Guest {
         found.map(|&(_, address)| address)
     }
 
-    /// Finishes an assembly whose first instruction is the entry.
+    /// Finishes an assembly whose first instruction is the entry and whose data is behind `data_start`.
     fn assemble(asm: Assembler, names: &[&'static str]) -> Guest {
         let symbols = assembler::symbols(&asm, layout::RAM, names);
+        let data = assembler::symbols(&asm, layout::RAM, &["data_start"])[0].1;
         let image = asm.finalize().expect("a guest of this crate assembles");
         Guest {
             image,
             load: layout::RAM,
             entry: layout::RAM,
+            data,
             symbols,
         }
     }

@@ -70,8 +70,8 @@ pub fn paging() -> Guest {
     fault(&mut asm);
     calls(&mut asm);
     console(&mut asm);
-    data(&mut asm);
     user(&mut asm);
+    data(&mut asm);
     Guest::assemble(asm, SYMBOLS)
 }
 
@@ -456,6 +456,7 @@ fn user(asm: &mut Assembler) {
 
 fn data(asm: &mut Assembler) {
     rv!(asm
+        ; ->data_start:
         ; ->text_banner:
         ; .bytes text(c"paging: Sv39, faults on demand\n")
         ; ->text_pass:

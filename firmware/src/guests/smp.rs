@@ -244,6 +244,7 @@ fn locks(asm: &mut Assembler) {
 
 fn data(asm: &mut Assembler) {
     rv!(asm
+        ; ->data_start:
         ; ->text_hart:
         ; .bytes text(c"smp: hart ")
         ; ->text_counted:
