@@ -538,7 +538,7 @@ fn a_live_run_grows() {
         toy,
         TimelineOptions {
             memory: 10,
-            slice: 100,
+            slice: 1 << 22,
         },
     );
     line.seek(Icount(200)).unwrap();
