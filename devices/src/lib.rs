@@ -30,6 +30,8 @@ mod device;
 mod fake;
 pub mod finisher;
 pub mod plic;
+#[cfg(test)]
+mod qemu;
 pub mod rtc;
 mod state;
 pub mod uart;

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! The time is `now + offset`; the offset at power-on is the configured date, and a guest's write
-//! changes only the offset. It keeps running over a reset, as on a battery. An alarm that is not
-//! in the future goes off at once.
+//! changes only the offset. It keeps running over a reset, as on a battery. The alarm is set, as a
+//! distance from then on, by the write of ALARM_LOW alone: setting the clock doesn't move it. One
+//! that is not in the future goes off at once.
 //!
 //! Source: Android's GOLDFISH-VIRTUAL-HARDWARE.TXT, section "Goldfish real-time clock"; the write
 //! side, as Linux uses it, is rtc-goldfish's.
@@ -66,18 +67,16 @@ impl Rtc {
         now.0.wrapping_add(self.state.offset)
     }
 
-    /// Lets an armed alarm go off, or computes when it will.
-    fn update_alarm(&mut self, now: VirtualTime) {
+    /// Sets the alarm to what the alarm registers say.
+    fn arm(&mut self, now: VirtualTime) {
         let time = self.time(now);
         let state = &mut self.state;
+        state.armed = state.alarm > time;
         state.due = None;
         if state.armed {
-            if state.alarm <= time {
-                state.armed = false;
-                state.pending = true;
-            } else {
-                state.due = now.checked_add(state.alarm - time);
-            }
+            state.due = now.checked_add(state.alarm - time);
+        } else {
+            state.pending = true;
         }
     }
 
@@ -151,17 +150,12 @@ impl Device for Rtc {
                     with_high(old, value)
                 };
                 self.state.offset = new.wrapping_sub(now.0);
-                self.update_alarm(now);
             }
             ALARM_LOW => {
                 self.state.alarm = with_low(self.state.alarm, value);
-                self.state.armed = true;
-                self.update_alarm(now);
+                self.arm(now);
             }
-            ALARM_HIGH => {
-                self.state.alarm = with_high(self.state.alarm, value);
-                self.update_alarm(now);
-            }
+            ALARM_HIGH => self.state.alarm = with_high(self.state.alarm, value),
             IRQ_ENABLED => self.state.enabled = value & 1 != 0,
             CLEAR_ALARM => {
                 self.state.armed = false;
@@ -178,8 +172,12 @@ impl Device for Rtc {
     }
 
     fn fire(&mut self, cx: &mut dyn Context) {
-        self.update_alarm(cx.now());
-        self.update_line(cx);
+        if self.state.due.is_some_and(|due| due <= cx.now()) {
+            self.state.armed = false;
+            self.state.due = None;
+            self.state.pending = true;
+            self.update_line(cx);
+        }
     }
 
     fn line_changed(&mut self, _cx: &mut dyn Context, _line: u32, _level: bool) {}
@@ -258,6 +256,18 @@ mod tests {
         assert_eq!((rtc.deadline(), rtc.read(&mut cx, 0x18, 4)), (None, 0));
         rtc.write(&mut cx, 0x1c, 4, 1);
         assert_eq!(cx.take(), [Effect::Line(11, false)]);
+    }
+
+    #[test]
+    fn only_alarm_low_sets_the_alarm() {
+        let (mut rtc, mut cx) = (Rtc::new(11, 0), Fake::new());
+        rtc.write(&mut cx, 0x0c, 4, 1);
+        rtc.write(&mut cx, 0x08, 4, 7);
+        let due = rtc.deadline();
+        assert_eq!(due, Some(VirtualTime(1 << 32 | 7)));
+        rtc.write(&mut cx, 0x0c, 4, 0); // the first half of setting another
+        rtc.write(&mut cx, 0x04, 4, 9); // the clock
+        assert_eq!((rtc.deadline(), rtc.read(&mut cx, 0x18, 4)), (due, 1));
     }
 
     #[test]

@@ -13,9 +13,10 @@
 //!
 //! Choices where the part has timing and this model has none:
 //!
-//! - A byte stored to THR has left at once: THRE and TEMT are always set, and each store is an
-//!   occasion for the transmitter-empty interrupt. That occasion ends when IIR is read while it is
-//!   the source shown, as in the part, or when IER turns the interrupt off; turning it on is one.
+//! - A byte stored to THR has left at once: THRE and TEMT are always set. Each store is an occasion
+//!   for the transmitter-empty interrupt, and so are clearing the transmitter and enabling the
+//!   interrupt. An occasion ends when IIR is read while it is the source shown, as in the part, or
+//!   when IER turns the interrupt off.
 //! - The character timeout needs no time: data below the trigger level interrupts at once.
 //! - Baud rate, parity and stop bits are stored and mean nothing; a break is not sent.
 //!
@@ -257,6 +258,9 @@ impl State {
         let switched = (value ^ self.fcr) & Fcr::ENABLE.bits() != 0;
         if switched || new.contains(Fcr::CLEAR_RECEIVER) {
             self.received.clear();
+        }
+        if switched || new.contains(Fcr::CLEAR_TRANSMITTER) {
+            self.transmitter_empty = true;
         }
         // The other bits are programmed only together with ENABLE.
         self.fcr = if new.contains(Fcr::ENABLE) {
