@@ -13,8 +13,8 @@
 //! Sectors are 512 bytes, drives are in blocks of 4096: the topology asks the driver to keep to
 //! those, and a write that doesn't reads the rest of the block first.
 //!
-//! Limits: at most [`QUEUE_SIZE`] requests in flight (the rest stay in the ring), and at most
-//! [`MAX_REQUEST`] bytes each. A buffer outside RAM fails its request; a request without room for
+//! Limits: at most 256 requests in flight (the rest stay in the ring), and at most
+//! 256 MiB each. A buffer outside RAM fails its request; a request without room for
 //! header and status breaks the queue. Discard, write zeroes and several queues are not offered.
 
 use serde::{Deserialize, Serialize};
