@@ -4,7 +4,9 @@
 //! milliseconds. A sink that fails does not lose what it has not taken: the error comes out of
 //! [`Console::flush`], and the next call goes on where this one stopped.
 
+use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use icount::{Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, Ready, VirtualTime};
@@ -48,10 +50,13 @@ impl Console {
         }
     }
 
-    /// Shows bytes at standard output.
+    /// Shows bytes at standard output, past the buffer of [`io::stdout`].
     #[must_use]
     pub fn stdout(control: Option<Control>) -> Self {
-        Self::new(Box::new(io::stdout()), control)
+        match io::stdout().as_fd().try_clone_to_owned() {
+            Ok(fd) => Self::new(Box::new(File::from(fd)), control),
+            Err(_) => Self::new(Box::new(io::stdout()), control),
+        }
     }
 
     /// Shows nothing.

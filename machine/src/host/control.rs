@@ -122,11 +122,7 @@ impl Control {
             if !state.open || !state.monitor || state.requests.iter().any(stop) {
                 return None;
             }
-            state = self
-                .0
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -179,11 +175,7 @@ impl Control {
             if !state.open {
                 return false;
             }
-            state = self
-                .0
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.bytes.push_back(byte);
         self.0.typed.store(true, Ordering::Release);

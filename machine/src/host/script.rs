@@ -73,10 +73,7 @@ impl ConsoleScript {
             if line.trim().is_empty() || line.trim_start().starts_with('#') {
                 continue;
             }
-            let (word, text) = line
-                .trim_start()
-                .split_once(' ')
-                .unwrap_or((line.trim(), ""));
+            let (word, text) = line.trim_start().split_once(' ').unwrap_or((line.trim(), ""));
             let text = unescape(text).map_err(error)?;
             if text.is_empty() {
                 return Err(error(format!("'{word}' needs a text: wait TEXT or send TEXT")));
@@ -206,13 +203,19 @@ pub fn unescape(text: &str) -> Result<Vec<u8>, String> {
             Some('x') => {
                 let digits = rest.get(1..3).unwrap_or("");
                 // The sign that from_str_radix allows is no digit.
-                let digits = digits.starts_with(|c: char| c.is_ascii_hexdigit()).then_some(digits);
+                let digits = digits
+                    .starts_with(|c: char| c.is_ascii_hexdigit())
+                    .then_some(digits);
                 let value = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
                 let value = value.ok_or("\\x needs two hexadecimal digits: \\x1b")?;
                 characters = rest[3..].chars();
                 value
             }
-            Some(other) => return Err(format!("\\{other} is no escape; there are \\n \\r \\t \\0 \\\\ \\xNN")),
+            Some(other) => {
+                return Err(format!(
+                    "\\{other} is no escape; there are \\n \\r \\t \\0 \\\\ \\xNN"
+                ));
+            }
             None => return Err("a backslash at the end; write \\\\ for one".into()),
         };
         bytes.push(byte);
@@ -243,7 +246,10 @@ mod tests {
     #[test]
     fn lines_that_are_no_steps_are_named() {
         let error = ConsoleScript::parse("# hi\n\nwait x\nsnd y\n").unwrap_err();
-        assert_eq!(error.to_string(), "line 4: 'snd' is no step: wait TEXT or send TEXT");
+        assert_eq!(
+            error.to_string(),
+            "line 4: 'snd' is no step: wait TEXT or send TEXT"
+        );
         assert_eq!(ConsoleScript::parse("wait").unwrap_err().line, 1);
         assert_eq!(ConsoleScript::parse("send \\z").unwrap_err().line, 1);
     }

@@ -25,8 +25,7 @@ impl Signals {
     /// The system allows no handler or thread.
     pub fn catch(control: &Control, terminal: Option<Arc<Terminal>>) -> Result<Self, HostError> {
         let failed = |action| move |source| HostError::System { action, source };
-        let mut incoming =
-            Incoming::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed("catch signals"))?;
+        let mut incoming = Incoming::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed("catch signals"))?;
         let handle = incoming.handle();
         let control = control.clone();
         let thread = thread::Builder::new()

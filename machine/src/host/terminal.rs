@@ -43,8 +43,11 @@ impl Terminal {
             | InputModes::IGNCR
             | InputModes::ICRNL
             | InputModes::IXON;
-        modes.local_modes -=
-            LocalModes::ECHO | LocalModes::ECHONL | LocalModes::ICANON | LocalModes::ISIG | LocalModes::IEXTEN;
+        modes.local_modes -= LocalModes::ECHO
+            | LocalModes::ECHONL
+            | LocalModes::ICANON
+            | LocalModes::ISIG
+            | LocalModes::IEXTEN;
         modes.special_codes[SpecialCodeIndex::VMIN] = 1;
         modes.special_codes[SpecialCodeIndex::VTIME] = 0;
         Ok(tcsetattr(&self.fd, OptionalActions::Now, &modes)?)
@@ -102,10 +105,18 @@ pub(crate) mod tests {
         let terminal = Terminal::of(&program).unwrap().unwrap();
         terminal.raw().unwrap();
         let raw = tcgetattr(&program).unwrap();
-        assert!(!raw.local_modes.intersects(LocalModes::ICANON | LocalModes::ISIG | LocalModes::ECHO));
+        assert!(
+            !raw.local_modes
+                .intersects(LocalModes::ICANON | LocalModes::ISIG | LocalModes::ECHO)
+        );
         assert_eq!(raw.output_modes, before.output_modes);
         terminal.lines().unwrap();
-        assert!(tcgetattr(&program).unwrap().local_modes.contains(LocalModes::ICANON));
+        assert!(
+            tcgetattr(&program)
+                .unwrap()
+                .local_modes
+                .contains(LocalModes::ICANON)
+        );
         terminal.raw().unwrap();
         drop(terminal);
         let after = tcgetattr(&program).unwrap();
@@ -128,7 +139,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_pipe_is_no_terminal() {
-        let (reader, _writer) = std::io::pipe().unwrap();
+        let (reader, _writer) = io::pipe().unwrap();
         assert!(Terminal::of(&reader).unwrap().is_none());
     }
 }
