@@ -170,7 +170,7 @@ impl Hart {
         Ok((width, pa))
     }
 
-    /// Zeroes the block around `addr`. Faults as a store whose address is `addr` itself (CMO 2.5.2).
+    /// Zeroes the block around `addr`. Faults as a store whose address is `addr` itself (Unprivileged ISA, CMO, Traps).
     fn zero_block(&mut self, cx: &mut dyn Context, addr: u64, insn: u64) -> Result<u64, Trap> {
         let c = &self.csrs;
         let enabled = |register: u64| register & CBZE != 0;

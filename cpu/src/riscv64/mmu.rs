@@ -1,4 +1,4 @@
-//! Page-table walks (RISC-V Privileged ISA 12.3 to 12.5, with Svadu; no Svnapot, no Svpbmt).
+//! Page-table walks (RISC-V Privileged ISA 12.3 to 12.6, with Svadu; no Svnapot, no Svpbmt).
 //!
 //! A walk reads entries with the rights of S-mode under the PMP, and fails with an access fault of the kind of the
 //! original access where it may not. The walker sets A and D when menvcfg.ADUE is set; otherwise a clear bit is a

@@ -145,7 +145,7 @@ impl Hart {
         true
     }
 
-    /// `wfi`; false if illegal: in U, and in S under TW, as the time limit there is zero (3.1.6.6, 3.3.3).
+    /// `wfi`; false if illegal: in U, and in S under TW, as the time limit there is zero (3.1.6, 3.3.3).
     pub(super) fn wfi(&mut self) -> bool {
         let c = &self.csrs;
         if c.privilege == U || c.privilege == S && c.mstatus & TW != 0 {

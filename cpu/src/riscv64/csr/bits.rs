@@ -1,4 +1,5 @@
-//! Bits of control and status registers, by the manual's names (RISC-V Privileged ISA, chapters 2, 3, 10 to 12).
+//! Bits of control and status registers, by the manual's names (RISC-V Privileged ISA, chapters 2, 3 and 12; the
+//! section numbers in this folder are those of the edition of May 2025).
 
 /// Privilege level U.
 pub const U: u8 = 0;

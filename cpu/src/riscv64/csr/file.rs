@@ -152,7 +152,7 @@ impl Csrs {
         self.soft_pending = self.soft_pending & !mask | value & mask;
     }
 
-    /// The privilege with which data accesses are made (Privileged ISA 3.1.6.3).
+    /// The privilege with which data accesses are made (Privileged ISA 3.1.6).
     pub fn data_privilege(&self) -> u8 {
         if self.mstatus & MPRV != 0 {
             self.mpp()

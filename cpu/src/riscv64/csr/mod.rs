@@ -4,7 +4,7 @@
 //! order: exists; privilege (bits 9:8 of the number) and, for a write, not read-only (bits 11:10 = 3); the
 //! row's [`Gate`]. Every refusal is an illegal-instruction exception.
 //!
-//! Rules of counters (Privileged ISA 3.1.11): mcycle counts this hart's steps, minstret its retired
+//! Rules of counters (Privileged ISA 3.1.10, 3.1.12): mcycle counts this hart's steps, minstret its retired
 //! instructions. The machine tells both before a helper runs, up to and without the running instruction; what
 //! an instruction writes to a counter is what the next instruction reads, as the write is done instead of the
 //! instruction's own increment. mcountinhibit takes effect with the instruction that writes it. There are no
