@@ -12,6 +12,7 @@
 
 mod access;
 pub mod board;
+pub mod boot;
 pub mod config;
 mod debug;
 pub mod disk;

@@ -29,6 +29,8 @@ pub enum Request {
     Signal(i32),
     /// The text of `--exit-on` came out of the console: end the run.
     TextSeen,
+    /// The virtual time of `--stop-after` has come: end the run.
+    TimeUp,
     /// Standard output was closed by its reader: end the run.
     OutputClosed,
 }

@@ -45,6 +45,10 @@ pub struct LiveDoor {
     ns_per_step: NonZeroU64,
     script: Option<ConsoleScript>,
     exit_on: Option<Matcher>,
+    /// Virtual time at which the run is to end, until that was asked for.
+    stop_at: Option<VirtualTime>,
+    /// Where the door was last asked.
+    asked: (Icount, VirtualTime),
     position: LogPosition,
     /// What the devices could take where the door was last asked.
     ready: Ready,
@@ -64,6 +68,8 @@ impl LiveDoor {
             ns_per_step: NonZeroU64::MIN,
             script: None,
             exit_on: None,
+            stop_at: None,
+            asked: (Icount::ZERO, VirtualTime::ZERO),
             position: LogPosition::default(),
             ready: Ready::default(),
             debt: Duration::ZERO,
@@ -102,6 +108,23 @@ impl LiveDoor {
         self
     }
 
+    /// Asks for the run's end ([`Request::TimeUp`]) when it is so late.
+    #[must_use]
+    pub const fn stop_at(mut self, time: VirtualTime) -> Self {
+        self.stop_at = Some(time);
+        self
+    }
+
+    /// Whether it has become time to stop.
+    fn is_time_up(&mut self, now: VirtualTime) -> bool {
+        let up = self.stop_at.is_some_and(|time| time <= now);
+        if up {
+            self.stop_at = None;
+            self.control.request(Request::TimeUp);
+        }
+        up
+    }
+
     fn hand_out(&mut self, byte: u8) -> Input {
         self.position.inputs += 1;
         Input::Console { port: 0, byte }
@@ -133,6 +156,8 @@ impl Door for LiveDoor {
     fn input(&mut self, at: Icount, time: VirtualTime, ready: Ready) -> Result<Option<Input>, DoorError> {
         self.console.poll()?;
         self.ready = ready;
+        self.asked = (at, time);
+        self.is_time_up(time);
         let scripted = self
             .script
             .as_mut()
@@ -146,7 +171,13 @@ impl Door for LiveDoor {
     }
 
     fn next_input(&self) -> Option<(Icount, VirtualTime)> {
-        self.script.as_ref()?.next_input()
+        let scripted = self.script.as_ref().and_then(ConsoleScript::next_input);
+        let stop = self.stop_at.map(|stop| {
+            let (at, time) = self.asked;
+            let steps = stop.since(time).div_ceil(self.ns_per_step.get());
+            (at.saturating_add(steps), stop)
+        });
+        scripted.into_iter().chain(stop).min()
     }
 
     fn idle(
@@ -161,7 +192,10 @@ impl Door for LiveDoor {
             // No hart will ever make room for the byte.
             scripted = None;
         }
-        let until = deadline.into_iter().chain(scripted).min();
+        if self.is_time_up(now) {
+            return Ok(Idle::Until(now));
+        }
+        let until = deadline.into_iter().chain(scripted).chain(self.stop_at).min();
         let limit = match until {
             Some(until) if until <= now || self.clock == ClockMode::Warp => {
                 return Ok(Idle::Until(until.max(now)));
@@ -347,6 +381,24 @@ mod tests {
         door.idle(HERE, NOW, Some(deadline)).unwrap();
         assert!(start.elapsed() < Duration::from_secs(10));
         assert_eq!(control.take(), Some(Request::TextSeen));
+    }
+
+    #[test]
+    fn the_time_limit_is_met_exactly() {
+        let control = Control::new();
+        let (door, _) = door(&control);
+        let limit = VirtualTime(5_000);
+        let mut door = door
+            .clock(ClockMode::Warp, NonZeroU64::new(10).unwrap())
+            .stop_at(limit);
+        assert_eq!(door.input(HERE, NOW, READY).unwrap(), None);
+        assert_eq!(door.next_input(), Some((Icount(100 + 490), limit)));
+        let far = VirtualTime(u64::MAX);
+        assert_eq!(door.idle(HERE, NOW, Some(far)).unwrap(), Idle::Until(limit));
+        assert_eq!(control.take(), None);
+        assert_eq!(door.input(HERE, limit, READY).unwrap(), None);
+        assert_eq!(control.take(), Some(Request::TimeUp));
+        assert_eq!(door.next_input(), None);
     }
 
     #[test]
