@@ -524,3 +524,141 @@ fn random_programs_end_as_in_qemu() {
         );
     }
 }
+
+/// Writes the golden cases of all rows that user mode has, three an instruction: what QEMU makes of them is
+/// the truth. Run it by name, with `--ignored`, only when rows were added.
+#[test]
+#[ignore = "writes tests/golden; needs QEMU"]
+fn golden_cases_from_qemu() {
+    const FAMILIES: [&str; 8] = [
+        "base",
+        "muldiv",
+        "atomic",
+        "single",
+        "double",
+        "compressed",
+        "bitmanip",
+        "system",
+    ];
+    std::fs::create_dir_all(super::golden::directory()).unwrap();
+    for (family, table) in FAMILIES.iter().zip(rows::TABLES) {
+        let mut text = String::from("# Made by golden_cases_from_qemu (cpu/src/riscv64/tests/qemu.rs).\n");
+        for row in table.iter().filter(|row| usable(row) && row.name != "auipc") {
+            (0..3).for_each(|case| text += &golden_case(row, case));
+        }
+        std::fs::write(super::golden::directory().join(format!("{family}.tr")), text).unwrap();
+    }
+}
+
+fn golden_case(row: &Row, case: u64) -> String {
+    // Few registers matter to an instruction; those that don't are zero.
+    let mut program = Program::new(1000 * u64::from(row.bits) + u64::from(row.mask) + case, 0);
+    let mut g = Generator::new(program.init[7] ^ case);
+    g.base = program.base;
+    let insn = loop {
+        let insn = g.operands(row);
+        // A pointer isn't an interesting operand, except of an access.
+        let accesses =
+            lifted(insn).iter().any(Op::can_trap) && !matches!(row.form, Form::Csr(..) | Form::CsrImm(..));
+        let reads_pointer = [SP, g.base]
+            .iter()
+            .any(|&r| reads(insn).contains(&Slot(r as u16)));
+        if !g.clobbers(insn) && (accesses || !reads_pointer || row.name == "c.addi4spn") {
+            break insn;
+        }
+    };
+    let reads = reads(insn);
+    let initial = |n: usize| {
+        if n < 31 {
+            Slot(n as u16 + 1)
+        } else {
+            Slot(n as u16 - 31 + 32)
+        }
+    };
+    for n in 0..63 {
+        if !reads.contains(&initial(n)) && ![SP, program.base].contains(&(n as u32 + 1)) {
+            program.init[n] = 0;
+        }
+    }
+    if !matches!(row.form, Form::Csr(..) | Form::CsrImm(..)) && !row.has_rm {
+        program.init[63] = 0;
+    }
+    // Only where the instruction can reach.
+    let near = |at: i64| {
+        lifted(insn).iter().any(|op| match *op {
+            Op::Load { offset, .. }
+            | Op::LoadF { offset, .. }
+            | Op::Store { offset, .. }
+            | Op::StoreF { offset, .. } => (i64::from(offset) & !7..i64::from(offset) + 8).contains(&at),
+            Op::Rmw { .. } => at == 0,
+            Op::Call { .. } => {
+                (0..64).contains(&at) && matches!(row.form, Form::Lr(..) | Form::Amo(..) | Form::Cbo(..))
+            }
+            _ => false,
+        })
+    };
+    for (i, word) in program.data.iter_mut().enumerate() {
+        if !near(8 * i as i64 - 2048) {
+            *word = 0;
+        }
+    }
+    program.chunks = vec![vec![insn]];
+    let end: Vec<u64> = run_qemu(&program.image(1))
+        .expect("QEMU is installed")
+        .chunks(8)
+        .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
+        .collect();
+
+    let name = |n: usize| match n {
+        0..31 => format!("x{}", n + 1),
+        31..63 => format!("f{}", n - 31),
+        _ => "fcsr".into(),
+    };
+    let (mut before, mut after) = (String::new(), String::new());
+    for n in 0..64 {
+        let is_read = n == 63 || reads.contains(&initial(n));
+        if program.init[n] != 0 && is_read {
+            before += &format!(" {}={:#x}", name(n), program.init[n]);
+        }
+        let now = end[program.data.len() + n];
+        // The base has been moved to write the registers; the other pointer needs not be set.
+        let pointer = [SP, program.base].contains(&(n as u32 + 1));
+        if now != program.init[n] && !pointer {
+            after += &format!(" {}={now:#x}", name(n));
+        }
+    }
+    for (i, (old, new)) in program.data.iter().zip(&end).enumerate() {
+        let at = DATA - 2048 + 8 * i as u64;
+        if *old != 0 {
+            before += &format!(" [{at:#x}]={old:#x}");
+        }
+        if old != new {
+            after += &format!(" [{at:#x}]={new:#x}");
+        }
+    }
+    let (text, len) = disassemble(0, &insn.to_le_bytes());
+    format!(
+        "{insn:0width$x} {text}\n  run{before} =>{after}\n",
+        width = 2 * len
+    )
+}
+
+fn lifted(insn: u32) -> Vec<Op> {
+    let mut page = [0; 4096];
+    page[..4].copy_from_slice(&insn.to_le_bytes());
+    match lift(MODE_FS_DIRTY, 0, &page, None) {
+        Lifted::Block(block) => block.ops[block.ops_of(0)].to_vec(),
+        Lifted::NeedsNextPage => Vec::new(),
+    }
+}
+
+/// The slots that an instruction reads.
+fn reads(insn: u32) -> Vec<Slot> {
+    lifted(insn)
+        .iter()
+        .filter_map(|op| match op {
+            Op::Get(slot) | Op::GetF(slot) => Some(*slot),
+            _ => None,
+        })
+        .collect()
+}

@@ -18,14 +18,14 @@ impl Ram {
         self.bytes.get_mut(start..start.checked_add(len as usize)?)
     }
 
-    fn read(&mut self, addr: u64, size: Size) -> Option<u64> {
+    pub fn read(&mut self, addr: u64, size: Size) -> Option<u64> {
         let mut bytes = [0; 8];
         let len = size.bytes();
         bytes[..len as usize].copy_from_slice(self.at(addr, len)?);
         Some(u64::from_le_bytes(bytes))
     }
 
-    fn write(&mut self, addr: u64, size: Size, value: u64) -> Option<()> {
+    pub fn write(&mut self, addr: u64, size: Size, value: u64) -> Option<()> {
         let len = size.bytes();
         self.at(addr, len)?
             .copy_from_slice(&value.to_le_bytes()[..len as usize]);
@@ -82,6 +82,9 @@ impl World {
         loop {
             let pc = self.hart.pc();
             assert_eq!(pc & 1, 0, "jumped to {pc:#x}");
+            if budget == 0 {
+                return None;
+            }
             let base = pc & !0xfff;
             let page = self.ram.page(base).expect("code runs in memory");
             let (mode, offset) = (self.hart.block_mode(), (pc & 0xfff) as u16);
