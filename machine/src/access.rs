@@ -39,13 +39,21 @@ enum Place {
 
 /// Translates `len` bytes at `va`, all in one page, for an access; caches the translation.
 fn part(cpu: &dyn Cpu, sys: &mut System, va: u64, len: u64, access: Access) -> Result<Part, Trap> {
-    let cached = sys.memory.data(sys.space).lookup(va).filter(|entry| match access {
-        Access::Write => entry.write != 0,
-        Access::Read | Access::Fetch => entry.read != 0,
-    });
+    let cached = sys
+        .memory
+        .data(sys.space)
+        .lookup(va)
+        .filter(|entry| match access {
+            Access::Write => entry.write != 0,
+            Access::Read | Access::Fetch => entry.read != 0,
+        });
     if let Some(entry) = cached {
         let addr = sys.memory.ram().address_of(entry.page) + va % PAGE;
-        return Ok(Part { addr, len, place: Place::Ram });
+        return Ok(Part {
+            addr,
+            len,
+            place: Place::Ram,
+        });
     }
     let found = cpu.translate(&mut sys.memory, va, access)?;
     if !found.cacheable && cpu.protects(found.addr, len, access) {
@@ -54,17 +62,31 @@ fn part(cpu: &dyn Cpu, sys: &mut System, va: u64, len: u64, access: Access) -> R
     if let Some(page) = sys.memory.ram().page_of(found.addr) {
         let space = sys.space;
         sys.memory.fill_data(space, va, page, &found);
-        return Ok(Part { addr: found.addr, len, place: Place::Ram });
+        return Ok(Part {
+            addr: found.addr,
+            len,
+            place: Place::Ram,
+        });
     }
     match sys.device_at(found.addr, len) {
-        Some((index, offset)) => Ok(Part { addr: found.addr, len, place: Place::Device { index, offset } }),
+        Some((index, offset)) => Ok(Part {
+            addr: found.addr,
+            len,
+            place: Place::Device { index, offset },
+        }),
         None => Err(cpu.access_fault(va, access)),
     }
 }
 
 /// Both parts of an access are translated and checked before a byte moves. A crossing into a device is an
 /// access fault: no device has registers across a page boundary.
-fn parts(cpu: &dyn Cpu, sys: &mut System, va: u64, size: Size, access: Access) -> Result<(Part, Option<Part>), Refused> {
+fn parts(
+    cpu: &dyn Cpu,
+    sys: &mut System,
+    va: u64,
+    size: Size,
+    access: Access,
+) -> Result<(Part, Option<Part>), Refused> {
     let here = (PAGE - va % PAGE).min(size.bytes());
     let first = part(cpu, sys, va, here, access)?;
     let second = if here == size.bytes() {
@@ -82,7 +104,9 @@ fn parts(cpu: &dyn Cpu, sys: &mut System, va: u64, size: Size, access: Access) -
     for part in [Some(first), second].into_iter().flatten() {
         let write = access == Access::Write;
         if let Place::Ram = part.place
-            && sys.watching.access(&sys.memory, sys.at, sys.current, part.addr, part.len, write)
+            && sys
+                .watching
+                .access(&sys.memory, sys.at, sys.current, part.addr, part.len, write)
         {
             return Err(Refused::Stop);
         }
@@ -94,7 +118,9 @@ fn read_part(sys: &mut System, part: Part) -> u64 {
     match part.place {
         Place::Ram => {
             let mut bytes = [0; 8];
-            sys.memory.ram().read_bytes(part.addr, &mut bytes[..part.len as usize]);
+            sys.memory
+                .ram()
+                .read_bytes(part.addr, &mut bytes[..part.len as usize]);
             u64::from_le_bytes(bytes)
         }
         Place::Device { index, offset } => sys.mmio_read(index, part.addr, offset, part.len as u8),
@@ -103,7 +129,14 @@ fn read_part(sys: &mut System, part: Part) -> u64 {
 
 pub(crate) fn load(cpu: &dyn Cpu, sys: &mut System, va: u64, size: Size) -> Result<u64, Refused> {
     match parts(cpu, sys, va, size, Access::Read)? {
-        (Part { addr, place: Place::Ram, .. }, None) => Ok(sys.memory.ram().read(addr, size)),
+        (
+            Part {
+                addr,
+                place: Place::Ram,
+                ..
+            },
+            None,
+        ) => Ok(sys.memory.ram().read(addr, size)),
         (first, None) => Ok(read_part(sys, first)),
         (first, Some(second)) => Ok(read_part(sys, first) | read_part(sys, second) << (8 * first.len)),
     }
@@ -111,18 +144,33 @@ pub(crate) fn load(cpu: &dyn Cpu, sys: &mut System, va: u64, size: Size) -> Resu
 
 pub(crate) fn store(cpu: &dyn Cpu, sys: &mut System, va: u64, size: Size, value: u64) -> Result<(), Refused> {
     match parts(cpu, sys, va, size, Access::Write)? {
-        (Part { addr, place: Place::Ram, .. }, None) => {
+        (
+            Part {
+                addr,
+                place: Place::Ram,
+                ..
+            },
+            None,
+        ) => {
             sys.memory.write(Some(cpu), addr, size, value);
             tohost(sys, addr, size);
             regrant(cpu, sys, va, addr);
         }
-        (Part { addr, len, place: Place::Device { index, offset } }, None) => {
+        (
+            Part {
+                addr,
+                len,
+                place: Place::Device { index, offset },
+            },
+            None,
+        ) => {
             sys.mmio_write(index, addr, offset, len as u8, value);
         }
         (first, Some(second)) => {
             let bytes = value.to_le_bytes();
             sys.memory.write_bytes(first.addr, &bytes[..first.len as usize]);
-            sys.memory.write_bytes(second.addr, &bytes[first.len as usize..size.bytes() as usize]);
+            sys.memory
+                .write_bytes(second.addr, &bytes[first.len as usize..size.bytes() as usize]);
         }
     }
     if sys.memory.take_leave() {
@@ -135,7 +183,11 @@ pub(crate) fn store(cpu: &dyn Cpu, sys: &mut System, va: u64, size: Size, value:
 fn regrant(cpu: &dyn Cpu, sys: &mut System, va: u64, addr: u64) {
     if let Some(page) = sys.memory.ram().page_of(addr)
         && sys.memory.guards(page).is_empty()
-        && sys.memory.data(sys.space).lookup(va).is_none_or(|entry| entry.write == 0)
+        && sys
+            .memory
+            .data(sys.space)
+            .lookup(va)
+            .is_none_or(|entry| entry.write == 0)
         && let Ok(found) = cpu.translate(&mut sys.memory, va, Access::Write)
         && found.addr == addr
     {
@@ -187,7 +239,10 @@ impl Context for System {
 }
 
 /// The trap that a helper gets where a watchpoint wants to stop; [`Running::call`] sees through it.
-const STOPPED: Trap = Trap { cause: u64::MAX, value: 0 };
+const STOPPED: Trap = Trap {
+    cause: u64::MAX,
+    value: 0,
+};
 
 impl System {
     fn refuse<T>(&mut self, refused: Refused) -> Result<T, Trap> {
@@ -221,7 +276,11 @@ impl Running<'_> {
     }
 
     fn done(&mut self) -> Outcome {
-        if std::mem::take(&mut self.sys.leave) { Outcome::Leave } else { Outcome::Done }
+        if std::mem::take(&mut self.sys.leave) {
+            Outcome::Leave
+        } else {
+            Outcome::Done
+        }
     }
 
     fn refused(&mut self, refused: Refused) -> Outcome {
@@ -256,15 +315,19 @@ impl Env for Running<'_> {
             let trap = self.cpu.misaligned(addr, Access::Write);
             return (self.refused(trap.into()), 0);
         }
-        let result = parts(self.cpu, self.sys, addr, size, Access::Write).and_then(|(part, _)| match part.place {
-            // Atomics are for memory alone (PMA: AMONone).
-            Place::Device { .. } => Err(self.cpu.access_fault(addr, Access::Write).into()),
-            Place::Ram => Ok(part.addr),
-        });
+        let result =
+            parts(self.cpu, self.sys, addr, size, Access::Write).and_then(|(part, _)| match part.place {
+                // Atomics are for memory alone (PMA: AMONone).
+                Place::Device { .. } => Err(self.cpu.access_fault(addr, Access::Write).into()),
+                Place::Ram => Ok(part.addr),
+            });
         // A read-write access hits read watchpoints too.
         let result = result.and_then(|pa| {
             let len = size.bytes();
-            let stop = self.sys.watching.access(&self.sys.memory, self.sys.at, self.sys.current, pa, len, false);
+            let stop =
+                self.sys
+                    .watching
+                    .access(&self.sys.memory, self.sys.at, self.sys.current, pa, len, false);
             if stop { Err(Refused::Stop) } else { Ok(pa) }
         });
         match result {
@@ -303,6 +366,8 @@ impl Env for Running<'_> {
         }
         self.arrive(here);
         let hart = self.sys.current;
-        self.sys.watching.found(self.sys.at, Stop::Breakpoint { addr, hart })
+        self.sys
+            .watching
+            .found(self.sys.at, Stop::Breakpoint { addr, hart })
     }
 }

@@ -33,8 +33,10 @@ pub fn build(
     engine: Engine,
 ) -> Result<Machine, MachineError> {
     config.check()?;
-    let ram = Ram::new(layout::RAM, config.memory)
-        .map_err(|source| MachineError::Memory { bytes: config.memory, source })?;
+    let ram = Ram::new(layout::RAM, config.memory).map_err(|source| MachineError::Memory {
+        bytes: config.memory,
+        source,
+    })?;
     for (addr, bytes) in &images {
         if !ram.contains(*addr, bytes.len() as u64) {
             return Err(MachineError::Config(format!(
@@ -84,7 +86,8 @@ pub fn build(
         sys.after_device();
         for page in 0..sys.memory.ram().pages() {
             if sys.memory.ram().page(page).iter().any(|b| *b != 0) {
-                sys.memory.write_bytes(sys.memory.ram().address_of(page), &[0; 4096]);
+                sys.memory
+                    .write_bytes(sys.memory.ram().address_of(page), &[0; 4096]);
             }
         }
         load(sys, &images);
@@ -112,17 +115,30 @@ fn devices(config: &Config) -> Vec<Mapped> {
     let harts = config.harts.len() as u32;
     let mut mapped: Vec<(u64, u64, Box<dyn Device>)> = vec![
         (layout::FINISHER, layout::FINISHER_SIZE, Box::new(Finisher)),
-        (layout::RTC, layout::RTC_SIZE, Box::new(Rtc::new(layout::RTC_IRQ, config.date_ns))),
+        (
+            layout::RTC,
+            layout::RTC_SIZE,
+            Box::new(Rtc::new(layout::RTC_IRQ, config.date_ns)),
+        ),
         (layout::CLINT, layout::CLINT_SIZE, Box::new(Clint::new(harts))),
         (layout::PLIC, layout::PLIC_SIZE, Box::new(Plic::new(harts))),
-        (layout::UART, layout::UART_SIZE, Box::new(Uart::new(layout::UART_IRQ, 0))),
+        (
+            layout::UART,
+            layout::UART_SIZE,
+            Box::new(Uart::new(layout::UART_IRQ, 0)),
+        ),
     ];
     for slot in 0..layout::VIRTIO_COUNT {
         let base = layout::VIRTIO + u64::from(slot) * layout::VIRTIO_STRIDE;
         let line = layout::VIRTIO_IRQ + slot;
         let device: Box<dyn Device> = match config.drives.get(slot as usize) {
             Some(drive) => {
-                let blk = Blk::new(slot as u8, drive.sectors, drive.read_only, &format!("tickback{slot}"));
+                let blk = Blk::new(
+                    slot as u8,
+                    drive.sectors,
+                    drive.read_only,
+                    &format!("tickback{slot}"),
+                );
                 Box::new(Mmio::new(line, Box::new(blk)))
             }
             None if slot + 1 == layout::VIRTIO_COUNT => {
@@ -133,7 +149,13 @@ fn devices(config: &Config) -> Vec<Mapped> {
         mapped.push((base, layout::VIRTIO_STRIDE, device));
     }
     let mapped = mapped.into_iter();
-    mapped.map(|(base, len, device)| Mapped { base, len, device: Some(device) }).collect()
+    mapped
+        .map(|(base, len, device)| Mapped {
+            base,
+            len,
+            device: Some(device),
+        })
+        .collect()
 }
 
 /// Spreads the user's seed over the bytes that an entropy source starts from.

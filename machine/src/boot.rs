@@ -11,7 +11,8 @@
 use std::num::NonZeroU64;
 
 use firmware::{
-    FdtConfig, KernelKind, Loaded, NextMode, SbiConfig, fw_dynamic_info, layout, load_kernel, load_raw, riscv_virt_fdt, sbi,
+    FdtConfig, KernelKind, Loaded, NextMode, SbiConfig, fw_dynamic_info, layout, load_kernel, load_raw,
+    riscv_virt_fdt, sbi,
 };
 
 use crate::board::{Images, seed_bytes};
@@ -95,7 +96,13 @@ pub fn prepare(boot: &Boot) -> Result<(Config, Images), MachineError> {
     let mut config = Config {
         board: boot.board.clone(),
         memory: boot.memory,
-        harts: vec![HartStart { pc: layout::RAM, args: [0; 3] }; boot.harts.into()],
+        harts: vec![
+            HartStart {
+                pc: layout::RAM,
+                args: [0; 3]
+            };
+            boot.harts.into()
+        ],
         ns_per_step: boot.ns_per_step,
         slice: boot.slice,
         schedule_seed: boot.schedule_seed,
@@ -108,8 +115,16 @@ pub fn prepare(boot: &Boot) -> Result<(Config, Images), MachineError> {
     let mut images = Images::new();
     let end = layout::RAM + boot.memory;
     // Kernel.
-    let base = if boot.bios == Bios::None { layout::RAM } else { layout::KERNEL };
-    let kernel = boot.kernel.as_deref().map(|bytes| load(bytes, base, boot.memory)).transpose()?;
+    let base = if boot.bios == Bios::None {
+        layout::RAM
+    } else {
+        layout::KERNEL
+    };
+    let kernel = boot
+        .kernel
+        .as_deref()
+        .map(|bytes| load(bytes, base, boot.memory))
+        .transpose()?;
     let kernel_entry = kernel.as_ref().map(|k| k.entry);
     if let Some(kernel) = &kernel {
         config.tohost = kernel.tohost;
@@ -130,19 +145,34 @@ pub fn prepare(boot: &Boot) -> Result<(Config, Images), MachineError> {
     };
     let fdt_size = riscv_virt_fdt(&fdt_config(Some((0, 0))))?.len() as u64;
     let too_small = |what: &str| {
-        MachineError::Config(format!("{what} doesn't fit into {} MiB of memory; give more --memory", boot.memory >> 20))
+        MachineError::Config(format!(
+            "{what} doesn't fit into {} MiB of memory; give more --memory",
+            boot.memory >> 20
+        ))
     };
     let top = end.min(FDT_LIMIT.max(layout::RAM + (512 << 20)));
     // Room behind the tree for what firmware adds to it.
-    let fdt_addr = (top.checked_sub(fdt_size + 0x1_0000).ok_or_else(|| too_small("the device tree"))?) & !(ALIGN - 1);
-    let lowest = kernel.as_ref().map_or(base, |k| k.segments.iter().map(|s| s.end()).max().unwrap_or(base));
-    let fdt_addr = if fdt_addr < lowest { (top - fdt_size - 0x1000) & !0xfff } else { fdt_addr };
+    let fdt_addr = (top
+        .checked_sub(fdt_size + 0x1_0000)
+        .ok_or_else(|| too_small("the device tree"))?)
+        & !(ALIGN - 1);
+    let lowest = kernel
+        .as_ref()
+        .map_or(base, |k| k.segments.iter().map(|s| s.end()).max().unwrap_or(base));
+    let fdt_addr = if fdt_addr < lowest {
+        (top - fdt_size - 0x1000) & !0xfff
+    } else {
+        fdt_addr
+    };
     if fdt_addr < lowest {
         return Err(too_small("the device tree behind the kernel"));
     }
     let mut initrd_range = None;
     if let Some(initrd) = &boot.initrd {
-        let start = fdt_addr.checked_sub(initrd.len() as u64).map(|a| a & !0xfff).filter(|a| *a >= lowest);
+        let start = fdt_addr
+            .checked_sub(initrd.len() as u64)
+            .map(|a| a & !0xfff)
+            .filter(|a| *a >= lowest);
         let start = start.ok_or_else(|| too_small("the initial RAM disk"))?;
         initrd_range = Some((start, start + initrd.len() as u64));
         images.push((start, initrd.clone()));
@@ -153,7 +183,9 @@ pub fn prepare(boot: &Boot) -> Result<(Config, Images), MachineError> {
         Bios::None => (kernel_entry.unwrap_or(layout::RAM), 0),
         Bios::BuiltIn => {
             let Some(kernel_entry) = kernel_entry else {
-                return Err(MachineError::Config("nothing to start: give a --kernel or a --bios".into()));
+                return Err(MachineError::Config(
+                    "nothing to start: give a --kernel or a --bios".into(),
+                ));
             };
             let mut sbi_config = SbiConfig::new(boot.harts.into(), boot.memory);
             sbi_config.kernel = kernel_entry;
@@ -167,14 +199,21 @@ pub fn prepare(boot: &Boot) -> Result<(Config, Images), MachineError> {
                 images.push((segment.address, segment.bytes.clone()));
             }
             let info = fdt_addr + fdt_size.next_multiple_of(4096) - 4096;
-            let info = if info < fdt_addr + fdt_size { fdt_addr + fdt_size.next_multiple_of(4096) } else { info };
+            let info = if info < fdt_addr + fdt_size {
+                fdt_addr + fdt_size.next_multiple_of(4096)
+            } else {
+                info
+            };
             let next = fw_dynamic_info(kernel_entry.unwrap_or(base), NextMode::Supervisor, 0);
             images.push((info, next));
             (loaded.entry, info)
         }
     };
     for (id, hart) in config.harts.iter_mut().enumerate() {
-        *hart = HartStart { pc: entry, args: [id as u64, fdt_addr, info] };
+        *hart = HartStart {
+            pc: entry,
+            args: [id as u64, fdt_addr, info],
+        };
     }
     Ok((config, images))
 }

@@ -56,10 +56,16 @@ impl Config {
     pub fn check(&self) -> Result<(), MachineError> {
         let wrong = |what: String| Err(MachineError::Config(what));
         if self.board != "riscv-virt" {
-            return wrong(format!("there is no machine {:?}; there is riscv-virt", self.board));
+            return wrong(format!(
+                "there is no machine {:?}; there is riscv-virt",
+                self.board
+            ));
         }
         if self.harts.is_empty() || self.harts.len() > MAX_HARTS as usize {
-            return wrong(format!("{} harts; 1 to {MAX_HARTS} are possible", self.harts.len()));
+            return wrong(format!(
+                "{} harts; 1 to {MAX_HARTS} are possible",
+                self.harts.len()
+            ));
         }
         if !(LEAST_MEMORY..=MOST_MEMORY).contains(&self.memory) || !self.memory.is_multiple_of(4096) {
             return wrong(format!(

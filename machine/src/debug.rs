@@ -28,7 +28,9 @@ impl Machine {
         while done < out.len() {
             let va = addr.wrapping_add(done as u64);
             let n = ((4096 - va % 4096) as usize).min(out.len() - done);
-            let Some(pa) = self.debug_address(kind, va) else { return false };
+            let Some(pa) = self.debug_address(kind, va) else {
+                return false;
+            };
             if !self.sys.memory.ram().contains(pa, n as u64) {
                 return false;
             }
@@ -51,9 +53,14 @@ impl Machine {
         while done < bytes.len() {
             let va = addr.wrapping_add(done as u64);
             let n = ((4096 - va % 4096) as usize).min(bytes.len() - done);
-            let pa = self.debug_address(kind, va).filter(|pa| self.sys.memory.ram().contains(*pa, n as u64));
+            let pa = self
+                .debug_address(kind, va)
+                .filter(|pa| self.sys.memory.ram().contains(*pa, n as u64));
             let pa = pa.ok_or_else(|| MachineError::Debug(format!("address {va:#x} is not memory")))?;
-            let write = DebuggerWrite::Memory { addr: pa, bytes: bytes[done..done + n].to_vec() };
+            let write = DebuggerWrite::Memory {
+                addr: pa,
+                bytes: bytes[done..done + n].to_vec(),
+            };
             self.inject(Input::Debugger(write))?;
             done += n;
         }
@@ -61,8 +68,17 @@ impl Machine {
     }
 
     /// Writes a register for a debugger, as an input of a live run.
-    pub fn debug_write_register(&mut self, hart: u8, register: u32, bytes: &[u8]) -> Result<(), MachineError> {
-        self.inject(Input::Debugger(DebuggerWrite::Register { hart, register, bytes: bytes.to_vec() }))
+    pub fn debug_write_register(
+        &mut self,
+        hart: u8,
+        register: u32,
+        bytes: &[u8],
+    ) -> Result<(), MachineError> {
+        self.inject(Input::Debugger(DebuggerWrite::Register {
+            hart,
+            register,
+            bytes: bytes.to_vec(),
+        }))
     }
 
     /// Hands an input of the user's to the door, which logs it, and then to the machine.
@@ -80,7 +96,11 @@ impl Machine {
                     self.sys.memory.write_bytes(*addr, bytes);
                 }
             }
-            DebuggerWrite::Register { hart, register, bytes } => {
+            DebuggerWrite::Register {
+                hart,
+                register,
+                bytes,
+            } => {
                 if let Some(cpu) = self.harts.get_mut(*hart as usize) {
                     // The gdb side has checked it; a log that says otherwise changes nothing.
                     let _ = cpu.write_register(*register, bytes);

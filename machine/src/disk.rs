@@ -33,12 +33,19 @@ pub struct Disks {
 impl Disks {
     /// Drives of which nothing was read yet.
     pub fn new(drives: Vec<DriveConfig>) -> Disks {
-        Disks { drives, blocks: BTreeMap::new(), dirty: BTreeSet::new(), written: Vec::new() }
+        Disks {
+            drives,
+            blocks: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            written: Vec::new(),
+        }
     }
 
     /// Whether there is such a block.
     pub fn exists(&self, drive: u8, block: u64) -> bool {
-        self.drives.get(drive as usize).is_some_and(|d| block < d.sectors.div_ceil(8))
+        self.drives
+            .get(drive as usize)
+            .is_some_and(|d| block < d.sectors.div_ceil(8))
     }
 
     /// Whether the guest can't write the drive.
@@ -71,7 +78,10 @@ impl Disks {
     /// Blocks that changed since the last call, in order, with their content.
     pub fn take_dirty(&mut self) -> Vec<((u8, u64), Option<Arc<Block>>)> {
         let dirty = std::mem::take(&mut self.dirty);
-        dirty.into_iter().map(|key| (key, self.blocks.get(&key).cloned())).collect()
+        dirty
+            .into_iter()
+            .map(|key| (key, self.blocks.get(&key).cloned()))
+            .collect()
     }
 
     /// Blocks that changed since the last [`Disks::take_dirty`].
@@ -97,7 +107,9 @@ impl Disks {
     pub fn retain(&mut self, known: &BTreeSet<(u8, u64)>) {
         self.blocks.retain(|key, _| known.contains(key));
         for key in known {
-            self.blocks.entry(*key).or_insert_with(|| Arc::new([0; BLOCK_SIZE]));
+            self.blocks
+                .entry(*key)
+                .or_insert_with(|| Arc::new([0; BLOCK_SIZE]));
         }
     }
 

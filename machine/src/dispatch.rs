@@ -23,7 +23,12 @@ pub(crate) fn execute(engine: &mut Engine, cpu: &mut dyn Cpu, sys: &mut System, 
     let mut left = budget;
     let end = sys.at.0 + budget;
     let deadline = cpu.deadline();
-    let mut run = Running { cpu, sys, end, told: budget };
+    let mut run = Running {
+        cpu,
+        sys,
+        end,
+        told: budget,
+    };
     let came = loop {
         if left == 0 {
             break Came::Boundary;
@@ -94,7 +99,10 @@ fn enter(engine: &mut Engine, run: &mut Running, left: &mut u64) -> Exit {
     let layout = run.cpu.layout();
     let mode = run.cpu.block_mode();
     run.sys.space = run.sys.memory.data_space(run.cpu.data_space());
-    let code = run.sys.memory.code_space(run.cpu.fetch_space(), mode, layout.pc_align);
+    let code = run
+        .sys
+        .memory
+        .code_space(run.cpu.fetch_space(), mode, layout.pc_align);
     let entry = match run.sys.memory.code(code).jump(pc) {
         Some(entry) => entry,
         None => match translate(engine, run, code, pc, mode) {
@@ -105,7 +113,10 @@ fn enter(engine: &mut Engine, run: &mut Running, left: &mut u64) -> Exit {
     let base = pc & !(PAGE - 1);
     run.cpu.regs_mut()[layout.page] = base;
     // The spaces stay where they are while the engine runs: only `select` moves any, and nothing selects.
-    let (data, jumps) = (run.sys.memory.data(run.sys.space).table(), run.sys.memory.code(code).table());
+    let (data, jumps) = (
+        run.sys.memory.data(run.sys.space).table(),
+        run.sys.memory.code(code).table(),
+    );
     engine.run(run, layout, entry, data, jumps, left)
 }
 
@@ -125,7 +136,10 @@ fn translate(engine: &mut Engine, run: &mut Running, code: usize, pc: u64, mode:
             let next_pc = (pc & !(PAGE - 1)).wrapping_add(PAGE);
             let (second, _) = fetch_page(run, code, next_pc)?;
             // The block is made from two pages, so both name it.
-            let key = BlockKey { mode: mode | (second + 1) << 32, ..key };
+            let key = BlockKey {
+                mode: mode | (second + 1) << 32,
+                ..key
+            };
             if let Some(entry) = engine.find(key) {
                 run.sys.memory.code_mut(code).insert(pc, entry, true);
                 return Ok(entry);

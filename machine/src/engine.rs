@@ -40,7 +40,10 @@ pub enum Engine {
 impl Engine {
     /// The interpreter.
     pub fn interp() -> Engine {
-        Engine::Interp(Interp { blocks: vec![None], ..Interp::default() })
+        Engine::Interp(Interp {
+            blocks: vec![None],
+            ..Interp::default()
+        })
     }
 
     /// The entry of a block.
@@ -66,8 +69,16 @@ impl Engine {
     pub fn drop_page(&mut self, page: u64) {
         match self {
             Engine::Interp(interp) => {
-                let first = BlockKey { page, offset: 0, mode: 0 };
-                let last = BlockKey { page, offset: u16::MAX, mode: u64::MAX };
+                let first = BlockKey {
+                    page,
+                    offset: 0,
+                    mode: 0,
+                };
+                let last = BlockKey {
+                    page,
+                    offset: u16::MAX,
+                    mode: u64::MAX,
+                };
                 let doomed: Vec<BlockKey> = interp.by_key.range(first..=last).map(|(k, _)| *k).collect();
                 for key in doomed {
                     if let Some(entry) = interp.by_key.remove(&key) {

@@ -39,7 +39,49 @@ pub enum MachineError {
         /// Why.
         source: std::io::Error,
     },
+    /// A replay's state differs from the recorded one though all events were equal.
+    #[error("the replay departs from its recording: the state root at icount {at} differs")]
+    Root {
+        /// Position of the snapshot.
+        at: icount::Icount,
+    },
+    /// A replay ended before its recording.
+    #[error(
+        "the replay departs from its recording: it ended at icount {at} ({why}), the recording goes on to {end}"
+    )]
+    Short {
+        /// Where the replay is.
+        at: icount::Icount,
+        /// Where the recording ends.
+        end: icount::Icount,
+        /// What happened instead.
+        why: String,
+    },
+    /// The user interrupted.
+    #[error("interrupted")]
+    Interrupted,
     /// A recording that can't be used, and what to do.
     #[error("{0}")]
     Recording(String),
+}
+
+impl MachineError {
+    /// Whether a replay departed from its recording.
+    pub fn is_divergence(&self) -> bool {
+        match self {
+            MachineError::Door(DoorError::Divergence(_) | DoorError::PastEnd { .. })
+            | MachineError::Root { .. }
+            | MachineError::Short { .. } => true,
+            MachineError::Door(_)
+            | MachineError::State(_)
+            | MachineError::Snapshot(_)
+            | MachineError::Memory { .. }
+            | MachineError::Config(_)
+            | MachineError::Firmware(_)
+            | MachineError::Debug(_)
+            | MachineError::File { .. }
+            | MachineError::Interrupted
+            | MachineError::Recording(_) => false,
+        }
+    }
 }

@@ -19,8 +19,12 @@ pub mod disk;
 mod dispatch;
 pub mod engine;
 mod error;
+pub mod history;
+#[allow(clippy::disallowed_methods)] // The one place of host clocks, files and terminals (law 2).
+pub mod host;
 #[allow(clippy::module_inception)] // The crate and its main type have the name of what they are.
 mod machine;
+pub mod manifest;
 mod memory;
 mod ram;
 mod schedule;
@@ -31,8 +35,12 @@ mod system;
 pub use config::{Config, HartStart, MODEL_VERSION};
 pub use debug::AddressKind;
 pub use error::MachineError;
+pub use history::History;
 pub use machine::{FirstStep, Machine, Stopped};
 pub use memory::Watch;
 pub use schedule::{DEFAULT_SLICE, LEAST_SLICE, Schedule};
 pub use state::Snapshot;
 pub use stops::{Stop, Stops};
+
+pub use snapshot::{Backward, Forward, Landed, Progress, Timeline, TimelineError, TimelineOptions};
+pub use {cpu, icount};

@@ -112,6 +112,37 @@ impl Machine {
         self.harts.len() as u8
     }
 
+    /// Puts another door in place of the present one, which is dropped.
+    pub(crate) fn set_door(&mut self, door: Box<dyn icount::Door + Send>) {
+        self.sys.door = door;
+    }
+
+    pub(crate) fn door_position(&self) -> icount::LogPosition {
+        self.sys.door.position()
+    }
+
+    pub(crate) fn seek_door(&mut self, position: icount::LogPosition) -> Result<(), MachineError> {
+        Ok(self.sys.door.seek(position)?)
+    }
+
+    /// Tells a replaying door that this is the end.
+    pub(crate) fn finish_replay(
+        &mut self,
+        at: Icount,
+        time: VirtualTime,
+        end: Option<End>,
+    ) -> Result<(), MachineError> {
+        Ok(self.sys.door.finish(at, time, end.unwrap_or(End::Stopped))?)
+    }
+
+    /// Tells the door how far the run is; `tick` about once a second of host time.
+    ///
+    /// # Errors
+    /// The door's.
+    pub fn progress(&mut self, tick: bool) -> Result<(), MachineError> {
+        Ok(self.sys.door.progress(self.sys.at, self.sys.time(), tick)?)
+    }
+
     /// A flag that makes [`Machine::run`] come back soon, at some boundary, when it is set.
     pub fn interrupt_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.interrupt)
@@ -131,7 +162,11 @@ impl Machine {
     }
 
     /// Runs to `until` without stopping for hits; yields the last hit below `until` and the number of hits.
-    pub fn scan(&mut self, until: Icount, stops: &Stops) -> Result<(Stopped, Option<(Icount, Stop)>, u64), MachineError> {
+    pub fn scan(
+        &mut self,
+        until: Icount,
+        stops: &Stops,
+    ) -> Result<(Stopped, Option<(Icount, Stop)>, u64), MachineError> {
         self.begin(stops, true, None);
         let stopped = self.go(until)?;
         Ok((stopped, self.sys.watching.last, self.sys.watching.count))
@@ -260,9 +295,13 @@ impl Machine {
 
     fn inputs(&mut self) -> Result<(), MachineError> {
         loop {
-            let ready = Ready { console: self.console().is_some_and(|i| self.accepts(i)) };
+            let ready = Ready {
+                console: self.console().is_some_and(|i| self.accepts(i)),
+            };
             let (at, time) = (self.sys.at, self.sys.time());
-            let Some(input) = self.sys.door.input(at, time, ready)? else { return Ok(()) };
+            let Some(input) = self.sys.door.input(at, time, ready)? else {
+                return Ok(());
+            };
             self.worked = true;
             self.deliver(input);
         }
@@ -273,7 +312,8 @@ impl Machine {
         match input {
             Input::Console { byte, .. } => {
                 if let Some(index) = self.console() {
-                    self.sys.with_device(index, |d, cx| d.input(cx, &DeviceInput::Console(byte)));
+                    self.sys
+                        .with_device(index, |d, cx| d.input(cx, &DeviceInput::Console(byte)));
                     self.sys.after_device();
                 }
             }
@@ -288,11 +328,17 @@ impl Machine {
     }
 
     fn console(&self) -> Option<usize> {
-        self.sys.devices.iter().position(|m| m.device.as_ref().is_some_and(|d| d.name() == "uart"))
+        self.sys
+            .devices
+            .iter()
+            .position(|m| m.device.as_ref().is_some_and(|d| d.name() == "uart"))
     }
 
     fn accepts(&self, index: usize) -> bool {
-        self.sys.devices[index].device.as_ref().is_some_and(|d| d.accepts(InputKind::Console))
+        self.sys.devices[index]
+            .device
+            .as_ref()
+            .is_some_and(|d| d.accepts(InputKind::Console))
     }
 
     fn apply_pins(&mut self) {
@@ -314,7 +360,9 @@ impl Machine {
             return Ok(Some(current));
         }
         let count = self.harts.len();
-        let next = (1..=count).map(|i| (current + i) % count).find(|i| !self.harts[*i].waiting());
+        let next = (1..=count)
+            .map(|i| (current + i) % count)
+            .find(|i| !self.harts[*i].waiting());
         let Some(next) = next else { return self.idle() };
         self.schedule.begin_slice();
         self.worked = true;
@@ -343,7 +391,10 @@ impl Machine {
     }
 
     fn next_deadline(&self) -> Option<VirtualTime> {
-        let harts = self.harts.iter().filter_map(|cpu| cpu.deadline().map(VirtualTime));
+        let harts = self
+            .harts
+            .iter()
+            .filter_map(|cpu| cpu.deadline().map(VirtualTime));
         harts.chain(self.sys.device_deadline).min()
     }
 

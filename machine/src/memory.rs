@@ -132,7 +132,8 @@ impl Memory {
 
     /// The code space of a fetch key and a block mode.
     pub fn code_space(&mut self, key: SpaceKey, mode: u64, align: u8) -> usize {
-        self.code.select((key, mode), |(key, mode)| CodeSpace::new(key, mode, align))
+        self.code
+            .select((key, mode), |(key, mode)| CodeSpace::new(key, mode, align))
     }
 
     /// A code space.
@@ -180,7 +181,10 @@ impl Memory {
         let write = translation.write && self.guards[page as usize].is_empty();
         self.data[space].fill(va, self.ram.host(page), page, translation.read, write);
         if write {
-            let new = Writer::One { space: space as u8, index: Space::index(va) as u16 };
+            let new = Writer::One {
+                space: space as u8,
+                index: Space::index(va) as u16,
+            };
             let writer = &mut self.writers[page as usize];
             *writer = match *writer {
                 Writer::Nobody => new,
@@ -200,11 +204,18 @@ impl Memory {
 
     fn use_tables(&mut self, code: bool, space: usize, va: u64, translation: &Translation) {
         for step in translation.path.iter().take_while(|s| s.shift != 0) {
-            let Some(page) = self.ram.page_of(step.entry) else { continue };
+            let Some(page) = self.ram.page_of(step.entry) else {
+                continue;
+            };
             // A table of 512 entries of 8 bytes covers 9 bits more than an entry does.
             let span = u32::from(step.shift) + 9;
             let base = if span >= 64 { 0 } else { va >> span << span };
-            let user = User { code, space: space as u8, base, shift: step.shift };
+            let user = User {
+                code,
+                space: space as u8,
+                base,
+                shift: step.shift,
+            };
             let users = self.tables.entry(page).or_insert_with(|| Users::Some(Vec::new()));
             if let Users::Some(list) = users
                 && !list.contains(&user)
@@ -258,7 +269,10 @@ impl Memory {
     /// Writes through the guards. `cpu` judges stores to tables. The address is RAM.
     pub fn write(&mut self, cpu: Option<&dyn Cpu>, addr: u64, size: Size, value: u64) {
         let end = addr + size.bytes() - 1;
-        for page in [Some(addr), (end / PAGE != addr / PAGE).then_some(end)].into_iter().flatten() {
+        for page in [Some(addr), (end / PAGE != addr / PAGE).then_some(end)]
+            .into_iter()
+            .flatten()
+        {
             if let Some(page) = self.ram.page_of(page)
                 && !(self.guards[page as usize] - Guards::WATCH).is_empty()
             {
@@ -407,7 +421,10 @@ impl Memory {
     /// Puts back a page of a snapshot, if it differs.
     pub fn restore_page(&mut self, page: u64, bytes: &[u8; PAGE as usize]) -> Result<(), String> {
         if page >= self.ram.pages() {
-            return Err(format!("it has a page {page}, and memory has {}", self.ram.pages()));
+            return Err(format!(
+                "it has a page {page}, and memory has {}",
+                self.ram.pages()
+            ));
         }
         if *self.ram.page(page) == *bytes {
             return Ok(());
@@ -433,7 +450,9 @@ impl Memory {
 
     fn pages_of(&self, watch: &Watch) -> Vec<u64> {
         let last = watch.addr.saturating_add(watch.len.saturating_sub(1));
-        (watch.addr / PAGE..=last / PAGE).filter_map(|p| self.ram.page_of(p * PAGE)).collect()
+        (watch.addr / PAGE..=last / PAGE)
+            .filter_map(|p| self.ram.page_of(p * PAGE))
+            .collect()
     }
 
     /// The index of the first watchpoint that an access to `len` bytes at `addr` hits.
@@ -452,7 +471,9 @@ impl Memory {
 
 impl PhysMem for Memory {
     fn read_entry(&mut self, addr: u64, size: Size) -> Option<u64> {
-        self.ram.contains(addr, size.bytes()).then(|| self.ram.read(addr, size))
+        self.ram
+            .contains(addr, size.bytes())
+            .then(|| self.ram.read(addr, size))
     }
 
     /// A and D bits: they only widen what a walk grants, so no translation is dropped; the other guards

@@ -28,19 +28,22 @@ unsafe impl Send for Ram {}
 impl Ram {
     /// Zeroed memory of `len` bytes (a multiple of [`PAGE`]) at guest-physical address `base`.
     pub fn new(base: u64, len: u64) -> io::Result<Ram> {
-        assert!(len.is_multiple_of(PAGE) && base.is_multiple_of(PAGE), "RAM is whole pages");
+        assert!(
+            len.is_multiple_of(PAGE) && base.is_multiple_of(PAGE),
+            "RAM is whole pages"
+        );
         let mut map = MmapMut::map_anon(len as usize + HUGE)?;
         let offset = map.as_ptr().align_offset(HUGE);
         // SAFETY: the offset is below HUGE, by which the mapping is longer than `len`.
         let data = unsafe { map.as_mut_ptr().add(offset) };
         // A hint that may be refused; then pages are small and nothing else changes.
         let _ = map.advise(memmap2::Advice::HugePage);
-        Ok(Ram { base, len, data, _map: map })
-    }
-
-    /// Length in bytes.
-    pub fn len(&self) -> u64 {
-        self.len
+        Ok(Ram {
+            base,
+            len,
+            data,
+            _map: map,
+        })
     }
 
     /// Number of pages.

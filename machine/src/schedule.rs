@@ -20,7 +20,11 @@ pub struct Schedule {
 impl Schedule {
     /// Slices of `slice` steps (at least [`LEAST_SLICE`]), or, with a seed, of random lengths between the least and twice that.
     pub fn new(slice: u64, seed: Option<u64>) -> Schedule {
-        let mut schedule = Schedule { slice: slice.max(LEAST_SLICE), random: seed, left: 0 };
+        let mut schedule = Schedule {
+            slice: slice.max(LEAST_SLICE),
+            random: seed,
+            left: 0,
+        };
         schedule.begin_slice();
         schedule
     }

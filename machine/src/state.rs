@@ -65,12 +65,21 @@ impl Machine {
     pub fn take_edits(&mut self) -> Vec<Edit> {
         let dirty = self.sys.memory.take_dirty();
         let ram = self.sys.memory.ram();
-        let mut edits: Vec<Edit> =
-            dirty.into_iter().map(|page| (page.into(), PageRef::of(Arc::from(ram.page(page.into()))))).collect();
+        let mut edits: Vec<Edit> = dirty
+            .into_iter()
+            .map(|page| (page.into(), PageRef::of(Arc::from(ram.page(page.into())))))
+            .collect();
         for ((drive, block), bytes) in self.sys.disks.take_dirty() {
             edits.push((drive_key(drive, block), bytes.and_then(PageRef::of)));
         }
         edits
+    }
+
+    /// As [`Machine::take_edits`], and the base tree follows.
+    pub fn take_edits_into_base(&mut self) -> Result<Vec<Edit>, MachineError> {
+        let edits = self.take_edits();
+        self.base.extend(&edits)?;
+        Ok(edits)
     }
 
     /// Everything but pages, canonically.
@@ -88,7 +97,12 @@ impl Machine {
             }),
             lines: self.sys.lines.clone(),
             harts: self.harts.iter().map(|cpu| cpu.save()).collect(),
-            devices: self.sys.devices.iter().filter_map(|m| Some(m.device.as_ref()?.save())).collect(),
+            devices: self
+                .sys
+                .devices
+                .iter()
+                .filter_map(|m| Some(m.device.as_ref()?.save()))
+                .collect(),
             blocks: self.sys.disks.known(),
         };
         let mut bytes = vec![VERSION];
@@ -100,7 +114,11 @@ impl Machine {
     pub fn save(&mut self) -> Result<Snapshot, MachineError> {
         let edits = self.take_edits();
         self.base.extend(&edits)?;
-        Ok(Snapshot { at: self.sys.at, tree: self.base.clone(), state: Arc::new(self.save_state()?) })
+        Ok(Snapshot {
+            at: self.sys.at,
+            tree: self.base.clone(),
+            state: Arc::new(self.save_state()?),
+        })
     }
 
     /// Pages of the last snapshot taken or restored.
@@ -118,21 +136,35 @@ impl Machine {
     pub fn restore(&mut self, snapshot: &Snapshot, source: &dyn PageSource) -> Result<(), MachineError> {
         let saved = decode(&snapshot.state)?;
         let mut keys: BTreeSet<u64> = self.sys.memory.dirty().iter().map(|p| u64::from(*p)).collect();
-        keys.extend(self.sys.disks.dirty().map(|(drive, block)| drive_key(drive, block)));
+        keys.extend(
+            self.sys
+                .disks
+                .dirty()
+                .map(|(drive, block)| drive_key(drive, block)),
+        );
         self.base.diff::<MachineError>(&snapshot.tree, |key, _, _| {
             keys.insert(key);
             Ok(())
         })?;
         let known: BTreeSet<(u8, u64)> = saved.blocks.iter().copied().collect();
         for key in keys {
-            let page = snapshot.tree.get(key)?.map(|page| page.load(source)).transpose()?;
+            let page = snapshot
+                .tree
+                .get(key)?
+                .map(|page| page.load(source))
+                .transpose()?;
             if key & DRIVES != 0 {
                 let (drive, block) = ((key >> 32) as u8, key & u64::from(u32::MAX));
                 let page = page.unwrap_or_else(|| Arc::new(ZERO_PAGE));
-                self.sys.disks.restore(drive, block, known.contains(&(drive, block)).then_some(page));
+                self.sys
+                    .disks
+                    .restore(drive, block, known.contains(&(drive, block)).then_some(page));
             } else {
                 let bytes = page.as_deref().unwrap_or(&ZERO_PAGE);
-                self.sys.memory.restore_page(key, bytes).map_err(MachineError::State)?;
+                self.sys
+                    .memory
+                    .restore_page(key, bytes)
+                    .map_err(MachineError::State)?;
             }
         }
         self.sys.disks.retain(&known);
@@ -151,11 +183,14 @@ impl Machine {
             return Err(wrong("it has other devices"));
         }
         for (cpu, bytes) in self.harts.iter_mut().zip(&saved.harts) {
-            cpu.restore(bytes).map_err(|e| MachineError::State(e.to_string()))?;
+            cpu.restore(bytes)
+                .map_err(|e| MachineError::State(e.to_string()))?;
         }
         for (mapped, bytes) in self.sys.devices.iter_mut().zip(&saved.devices) {
             if let Some(device) = &mut mapped.device {
-                device.restore(bytes).map_err(|e| MachineError::State(e.to_string()))?;
+                device
+                    .restore(bytes)
+                    .map_err(|e| MachineError::State(e.to_string()))?;
             }
         }
         self.sys.at = saved.at;
@@ -184,7 +219,9 @@ fn decode(bytes: &[u8]) -> Result<Saved, MachineError> {
     let wrong = |what: &str| MachineError::State(what.to_owned());
     let (version, rest) = bytes.split_first().ok_or_else(|| wrong("it is empty"))?;
     if *version != VERSION {
-        return Err(MachineError::State(format!("it has version {version}, this program knows {VERSION}")));
+        return Err(MachineError::State(format!(
+            "it has version {version}, this program knows {VERSION}"
+        )));
     }
     let (saved, rest) = postcard::take_from_bytes(rest).map_err(|e| MachineError::State(e.to_string()))?;
     if !rest.is_empty() {

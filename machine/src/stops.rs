@@ -77,7 +77,15 @@ impl Watching {
         let mut breakpoints = stops.breakpoints.clone();
         breakpoints.sort_unstable();
         breakpoints.dedup();
-        *self = Watching { breakpoints, hart: stops.hart, scan, skip, hit: None, last: None, count: 0 };
+        *self = Watching {
+            breakpoints,
+            hart: stops.hart,
+            scan,
+            skip,
+            hit: None,
+            last: None,
+            count: 0,
+        };
     }
 
     /// A condition holds for the step after `at`: whether to stop.
@@ -97,12 +105,29 @@ impl Watching {
     }
 
     /// An access is about to be made: whether to stop before it.
-    pub fn access(&mut self, memory: &Memory, at: Icount, hart: u8, addr: u64, len: u64, write: bool) -> bool {
+    pub fn access(
+        &mut self,
+        memory: &Memory,
+        at: Icount,
+        hart: u8,
+        addr: u64,
+        len: u64,
+        write: bool,
+    ) -> bool {
         if !memory.has_watches() {
             return false;
         }
         match memory.watched(addr, len, write) {
-            Some(index) => self.found(at, Stop::Watch { index, addr, len, write, hart }),
+            Some(index) => self.found(
+                at,
+                Stop::Watch {
+                    index,
+                    addr,
+                    len,
+                    write,
+                    hart,
+                },
+            ),
             None => false,
         }
     }

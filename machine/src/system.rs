@@ -137,7 +137,11 @@ impl System {
     }
 
     /// Calls `f` with a device and the rest of the machine as its context.
-    pub fn with_device<T>(&mut self, index: usize, f: impl FnOnce(&mut dyn Device, &mut System) -> T) -> Option<T> {
+    pub fn with_device<T>(
+        &mut self,
+        index: usize,
+        f: impl FnOnce(&mut dyn Device, &mut System) -> T,
+    ) -> Option<T> {
         let mut device = self.devices[index].device.take()?;
         let result = f(&mut *device, self);
         self.devices[index].device = Some(device);
@@ -146,22 +150,38 @@ impl System {
 
     /// A guest load from a device.
     pub fn mmio_read(&mut self, index: usize, addr: u64, offset: u64, size: u8) -> u64 {
-        let value = self.with_device(index, |d, cx| d.read(cx, offset, size)).unwrap_or(0);
-        self.tell(Effect::Mmio { write: false, addr, size, value });
+        let value = self
+            .with_device(index, |d, cx| d.read(cx, offset, size))
+            .unwrap_or(0);
+        self.tell(Effect::Mmio {
+            write: false,
+            addr,
+            size,
+            value,
+        });
         self.after_device();
         value
     }
 
     /// A guest store to a device.
     pub fn mmio_write(&mut self, index: usize, addr: u64, offset: u64, size: u8, value: u64) {
-        self.tell(Effect::Mmio { write: true, addr, size, value });
+        self.tell(Effect::Mmio {
+            write: true,
+            addr,
+            size,
+            value,
+        });
         self.with_device(index, |d, cx| d.write(cx, offset, size, value));
         self.after_device();
     }
 
     /// After a device acted: what is due may have changed.
     pub fn after_device(&mut self) {
-        let deadline = self.devices.iter().filter_map(|m| m.device.as_ref()?.deadline()).min();
+        let deadline = self
+            .devices
+            .iter()
+            .filter_map(|m| m.device.as_ref()?.deadline())
+            .min();
         if deadline != self.device_deadline {
             self.device_deadline = deadline;
             self.leave = true;
@@ -176,9 +196,16 @@ impl System {
     pub fn htif(&mut self, word: u64) {
         let value = self.memory.ram().read(word, cpu::ir::Size::B8);
         match (value >> 56, value >> 48 & 0xff) {
-            (0, 0) if value & 1 == 1 => self.power = Some(Power::Off { code: (value >> 1) as u32 }),
+            (0, 0) if value & 1 == 1 => {
+                self.power = Some(Power::Off {
+                    code: (value >> 1) as u32,
+                })
+            }
             (1, 1) => {
-                self.tell(Effect::ConsoleOut { port: 0, byte: value as u8 });
+                self.tell(Effect::ConsoleOut {
+                    port: 0,
+                    byte: value as u8,
+                });
                 self.memory.write_bytes(word, &[0; 8]);
             }
             _ => return,
@@ -191,8 +218,15 @@ impl System {
         let now = self.time();
         let mut fired = false;
         while self.device_deadline.is_some_and(|d| d <= now) {
-            let due = self.devices.iter().enumerate().filter_map(|(i, m)| Some((m.device.as_ref()?.deadline()?, i))).min();
-            let Some((_, index)) = due.filter(|(time, _)| *time <= now) else { break };
+            let due = self
+                .devices
+                .iter()
+                .enumerate()
+                .filter_map(|(i, m)| Some((m.device.as_ref()?.deadline()?, i)))
+                .min();
+            let Some((_, index)) = due.filter(|(time, _)| *time <= now) else {
+                break;
+            };
             self.with_device(index, |d, cx| d.fire(cx));
             self.after_device();
             fired = true;
@@ -207,7 +241,9 @@ impl devices::Context for System {
     }
 
     fn set_line(&mut self, line: u32, level: bool) {
-        let Some(old) = self.lines.get_mut(line as usize) else { return };
+        let Some(old) = self.lines.get_mut(line as usize) else {
+            return;
+        };
         if *old == level {
             return;
         }
@@ -228,7 +264,8 @@ impl devices::Context for System {
             return Err(DmaError { addr, len });
         }
         self.memory.ram().read_bytes(addr, buf);
-        self.watching.access(&self.memory, self.at, self.current, addr, len, false);
+        self.watching
+            .access(&self.memory, self.at, self.current, addr, len, false);
         Ok(())
     }
 
@@ -237,8 +274,14 @@ impl devices::Context for System {
         if !self.memory.ram().contains(addr, len) {
             return Err(DmaError { addr, len });
         }
-        self.tell(Effect::Dma { write: true, addr, len: len as u32, digest: icount::digest(buf) });
-        self.watching.access(&self.memory, self.at, self.current, addr, len, true);
+        self.tell(Effect::Dma {
+            write: true,
+            addr,
+            len: len as u32,
+            digest: icount::digest(buf),
+        });
+        self.watching
+            .access(&self.memory, self.at, self.current, addr, len, true);
         self.memory.write_bytes(addr, buf);
         self.dma_writes.push((addr, len));
         self.leave = true;

@@ -100,6 +100,25 @@ impl Control {
         self.state().requests.pop_front()
     }
 
+    /// The next thing asked, for which it waits at most so long.
+    #[must_use]
+    pub fn next(&self, limit: Duration) -> Option<Request> {
+        let state = self.state();
+        let waited = self
+            .0
+            .changed
+            .wait_timeout_while(state, limit, |state| state.requests.is_empty());
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.requests.pop_front()
+    }
+
+    /// Whether something asked, and not taken yet, ends the run.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        let ends = |request: &Request| !matches!(request, Request::Help | Request::Monitor);
+        self.state().requests.iter().any(ends)
+    }
+
     /// What the console script still has to do; `None` without one, or when it is through.
     #[must_use]
     pub fn script_pending(&self) -> Option<String> {

@@ -1,0 +1,827 @@
+//! A machine with its history: recording, replaying, and going back and forth between the two.
+//!
+//! ```text
+//!   folder:  manifest.json   events   checkpoints   packs/
+//!
+//!   0 -------- history: replayed from `events` and `checkpoints` -------- end
+//!                                                                          | at the live end: the
+//!                                                                          v recording door, on and on
+//! ```
+//!
+//! A [`History`] implements [`Replay`], so that a `Timeline` can search it. Of a live recording the end
+//! grows; leaving the live end parks its state in memory, and coming back takes it up again, to the
+//! step. A debugger's write in history starts a *branch*: a run without inputs, from which going back
+//! before the write returns to the recording.
+
+use std::collections::BTreeMap;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use icount::{
+    Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, LogReader, LogWriter, Ready, Recording,
+    Replaying, VirtualTime,
+};
+use snapshot::grid::{Cost, Grid};
+use snapshot::{
+    Checkpoints, Edit, PageSource, Ran, Recorder, RecorderOptions, Replay, Root, Scan, Taken, Tree,
+};
+
+use crate::board::{self, Images};
+use crate::config::Config;
+use crate::engine::Engine;
+use crate::error::MachineError;
+use crate::machine::{FirstStep, Machine, Stopped};
+use crate::manifest::Manifest;
+use crate::state::{DRIVES, Snapshot};
+use crate::stops::{Stop, Stops};
+
+/// Steps between looks at the host's clock while recording.
+const STRETCH: u64 = 1 << 24;
+
+/// The parts of a recording's folder.
+pub fn events_path(dir: &Path) -> PathBuf {
+    dir.join("events")
+}
+
+/// Host time in ns, from any origin: handed in, since nothing here may read a clock.
+pub type HostTime = Box<dyn FnMut() -> u64 + Send>;
+
+/// The door of a live recording, shared between the machine and whoever must flush or finish it.
+type LiveDoor = Shared<Recording<Box<dyn Door + Send>>>;
+
+/// A door behind a lock that is never contended.
+struct Shared<D>(Arc<Mutex<D>>);
+
+impl<D> Clone for Shared<D> {
+    fn clone(&self) -> Self {
+        Shared(Arc::clone(&self.0))
+    }
+}
+
+impl<D: Door> Shared<D> {
+    fn with<T>(&self, f: impl FnOnce(&mut D) -> T) -> T {
+        f(&mut self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+}
+
+impl<D: Door> Door for Shared<D> {
+    fn effect(&mut self, at: Icount, time: VirtualTime, hart: u8, effect: &Effect) -> Result<(), DoorError> {
+        self.with(|d| d.effect(at, time, hart, effect))
+    }
+    fn input(&mut self, at: Icount, time: VirtualTime, ready: Ready) -> Result<Option<Input>, DoorError> {
+        self.with(|d| d.input(at, time, ready))
+    }
+    fn next_input(&self) -> Option<(Icount, VirtualTime)> {
+        self.with(|d| d.next_input())
+    }
+    fn idle(
+        &mut self,
+        at: Icount,
+        now: VirtualTime,
+        deadline: Option<VirtualTime>,
+    ) -> Result<Idle, DoorError> {
+        self.with(|d| d.idle(at, now, deadline))
+    }
+    fn disk_block(
+        &mut self,
+        at: Icount,
+        time: VirtualTime,
+        drive: u8,
+        block: u64,
+    ) -> Result<Vec<u8>, DoorError> {
+        self.with(|d| d.disk_block(at, time, drive, block))
+    }
+    fn inject(&mut self, at: Icount, time: VirtualTime, input: &Input) -> Result<(), DoorError> {
+        self.with(|d| d.inject(at, time, input))
+    }
+    fn progress(&mut self, at: Icount, time: VirtualTime, tick: bool) -> Result<(), DoorError> {
+        self.with(|d| d.progress(at, time, tick))
+    }
+    fn position(&self) -> LogPosition {
+        self.with(|d| d.position())
+    }
+    fn seek(&mut self, position: LogPosition) -> Result<(), DoorError> {
+        self.with(|d| d.seek(position))
+    }
+    fn finish(&mut self, at: Icount, time: VirtualTime, end: End) -> Result<(), DoorError> {
+        self.with(|d| d.finish(at, time, end))
+    }
+}
+
+/// The door of a branch: nothing comes in; disk blocks come from the recording.
+struct Severed(Option<Arc<LogReader>>);
+
+impl Door for Severed {
+    fn effect(&mut self, _: Icount, _: VirtualTime, _: u8, _: &Effect) -> Result<(), DoorError> {
+        Ok(())
+    }
+    fn input(&mut self, _: Icount, _: VirtualTime, _: Ready) -> Result<Option<Input>, DoorError> {
+        Ok(None)
+    }
+    fn next_input(&self) -> Option<(Icount, VirtualTime)> {
+        None
+    }
+    fn idle(&mut self, _: Icount, _: VirtualTime, deadline: Option<VirtualTime>) -> Result<Idle, DoorError> {
+        Ok(deadline.map_or(Idle::Forever, Idle::Until))
+    }
+    fn disk_block(&mut self, _: Icount, _: VirtualTime, drive: u8, block: u64) -> Result<Vec<u8>, DoorError> {
+        let found = self
+            .0
+            .as_ref()
+            .map(|log| log.disk_block(drive, block))
+            .transpose()?
+            .flatten();
+        found.ok_or(DoorError::NoDiskBlock { drive, block })
+    }
+    fn inject(&mut self, _: Icount, _: VirtualTime, _: &Input) -> Result<(), DoorError> {
+        Ok(())
+    }
+    fn progress(&mut self, _: Icount, _: VirtualTime, _: bool) -> Result<(), DoorError> {
+        Ok(())
+    }
+    fn position(&self) -> LogPosition {
+        LogPosition::default()
+    }
+    fn seek(&mut self, _: LogPosition) -> Result<(), DoorError> {
+        Ok(())
+    }
+    fn finish(&mut self, _: Icount, _: VirtualTime, _: End) -> Result<(), DoorError> {
+        Ok(())
+    }
+}
+
+/// A state in memory, with the log's position.
+#[derive(Clone, Debug)]
+pub struct Saved {
+    /// The machine.
+    pub snapshot: Snapshot,
+    /// Where the log stands.
+    pub position: LogPosition,
+}
+
+/// What only a live recording has.
+struct Live {
+    door: LiveDoor,
+    recorder: Recorder,
+    /// Pages as the recorder knows them.
+    recorded: Tree,
+    grid: Grid,
+    /// The state at the live end, while the machine is elsewhere.
+    parked: Option<Saved>,
+    host_time: HostTime,
+    last_tick: u64,
+    last_snapshot: (Icount, u64),
+}
+
+/// What to record, beside the machine.
+pub struct RecordOptions {
+    /// When snapshots are taken.
+    pub grid: Grid,
+    /// The recorder's figures.
+    pub recorder: RecorderOptions,
+    /// Host time.
+    pub host_time: HostTime,
+    /// What the user gave, for the manifest.
+    pub origin: BTreeMap<String, String>,
+    /// Wait for the disk at each input (power cuts).
+    pub fsync: bool,
+}
+
+/// See the module's documentation.
+pub struct History {
+    dir: PathBuf,
+    manifest: Manifest,
+    machine: Machine,
+    live: Option<Live>,
+    /// Whether the machine stands at the live end, with the recording door.
+    at_live: bool,
+    log: Option<Arc<LogReader>>,
+    checkpoints: Checkpoints,
+    end: Icount,
+    /// The state after a debugger's write in history, while the machine is on that branch.
+    branch: Option<Saved>,
+}
+
+impl History {
+    /// Starts a recording in a new folder.
+    ///
+    /// # Errors
+    /// The folder exists or can't be made; the configuration is unusable.
+    pub fn record(
+        dir: &Path,
+        config: &Config,
+        images: Images,
+        live: Box<dyn Door + Send>,
+        engine: Engine,
+        options: RecordOptions,
+    ) -> Result<History, MachineError> {
+        let file = |source| MachineError::File {
+            path: dir.to_owned(),
+            source,
+        };
+        config.check()?;
+        DirBuilder::new().mode(0o700).create(dir).map_err(|source| {
+            if source.kind() == std::io::ErrorKind::AlreadyExists {
+                let text = format!(
+                    "{} exists; recordings are never overwritten: choose another name",
+                    dir.display()
+                );
+                MachineError::Recording(text)
+            } else {
+                file(source)
+            }
+        })?;
+        let manifest = Manifest::new(config.clone(), options.origin);
+        let mut log = LogWriter::create(&events_path(dir), config.ns_per_step).map_err(DoorError::from)?;
+        log.sync_always(options.fsync);
+        let recorder = Recorder::create(dir, options.recorder)?;
+        manifest.write(dir)?;
+        let door = Shared(Arc::new(Mutex::new(Recording::new(live, log))));
+        let machine = board::build(config, images, Box::new(door.clone()), engine)?;
+        let checkpoints = recorder.checkpoints().clone();
+        let mut host_time = options.host_time;
+        let now = host_time();
+        let live = Live {
+            door,
+            recorder,
+            recorded: Tree::new(),
+            grid: options.grid,
+            parked: None,
+            host_time,
+            last_tick: now,
+            last_snapshot: (Icount(0), now),
+        };
+        let mut history = History {
+            dir: dir.to_owned(),
+            manifest,
+            machine,
+            live: Some(live),
+            at_live: true,
+            log: None,
+            checkpoints,
+            end: Icount(0),
+            branch: None,
+        };
+        history.checkpoint(true)?;
+        Ok(history)
+    }
+
+    /// Opens a recording at its beginning, to be replayed.
+    ///
+    /// # Errors
+    /// It is damaged, of another version, or has no snapshot to start from.
+    pub fn open(dir: &Path, engine: Engine) -> Result<History, MachineError> {
+        History::open_with(dir, engine, |door| door)
+    }
+
+    /// As [`History::open`], with a door put around the replaying one, to watch it.
+    ///
+    /// # Errors
+    /// As [`History::open`].
+    pub fn open_with(
+        dir: &Path,
+        engine: Engine,
+        around: impl FnOnce(Box<dyn Door + Send>) -> Box<dyn Door + Send>,
+    ) -> Result<History, MachineError> {
+        let manifest = Manifest::read(dir)?;
+        manifest.check_model()?;
+        let log = Arc::new(LogReader::open(&events_path(dir)).map_err(DoorError::from)?);
+        let checkpoints = Checkpoints::open(dir)?;
+        let first = checkpoints.at(Icount(0)).ok_or_else(|| {
+            MachineError::Recording(format!(
+                "{} has no snapshot of the power-on state; it can't be replayed",
+                dir.display()
+            ))
+        })?;
+        let first = checkpoints.load(first.at)?;
+        let mut images = Images::new();
+        let store = checkpoints.store().clone();
+        let ram_pages = manifest.config.memory / 4096;
+        first.tree.for_each::<MachineError>(|key, page| {
+            if key < ram_pages {
+                let page = page.load(&store)?;
+                images.push((firmware::layout::RAM + key * 4096, page.to_vec()));
+            }
+            Ok(())
+        })?;
+        let door = around(Box::new(Replaying::new(Arc::clone(&log))));
+        let mut machine = board::build(&manifest.config, images, door, engine)?;
+        // The machine just built is the snapshot's: compare by content once.
+        let begin = Snapshot {
+            at: Icount(0),
+            tree: first.tree,
+            state: Arc::new(first.state),
+        };
+        machine.restore(&begin, &store)?;
+        let end = log.end().0;
+        Ok(History {
+            dir: dir.to_owned(),
+            manifest,
+            machine,
+            live: None,
+            at_live: false,
+            log: Some(log),
+            checkpoints,
+            end,
+            branch: None,
+        })
+    }
+
+    /// The recording's folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The manifest.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// The machine, to be looked at by a debugger (translations need `&mut`).
+    pub fn machine_mut(&mut self) -> &mut Machine {
+        &mut self.machine
+    }
+
+    /// The snapshots on disk.
+    pub fn checkpoints(&self) -> &Checkpoints {
+        &self.checkpoints
+    }
+
+    /// The log, for reading; of a live recording, as far as it was flushed.
+    ///
+    /// # Errors
+    /// The log can't be flushed or read.
+    pub fn log(&mut self) -> Result<Arc<LogReader>, MachineError> {
+        if self.live.is_some() {
+            self.refresh()?;
+        }
+        self.log
+            .clone()
+            .ok_or_else(|| MachineError::Recording("there is no log".into()))
+    }
+
+    fn refresh(&mut self) -> Result<(), MachineError> {
+        if let Some(live) = &self.live {
+            live.door.with(|door| door.flush())?;
+            self.log = Some(Arc::new(
+                LogReader::open(&events_path(&self.dir)).map_err(DoorError::from)?,
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether this is a live recording (whose end grows).
+    pub fn is_live(&self) -> bool {
+        self.live.is_some()
+    }
+
+    /// Where the machine left the recording by a debugger's write, if it is on a branch.
+    pub fn branched_at(&self) -> Option<Icount> {
+        self.branch.as_ref().map(|b| b.snapshot.at)
+    }
+
+    /// Takes a snapshot to disk here, at the live end.
+    ///
+    /// # Errors
+    /// The recorder failed (a full disk).
+    pub fn checkpoint(&mut self, keep: bool) -> Result<(), MachineError> {
+        let snapshot = self.machine.save()?;
+        let time = self.machine.time();
+        let Some(live) = &mut self.live else { return Ok(()) };
+        let start = (live.host_time)();
+        let mut dirty: Vec<Edit> = Vec::new();
+        live.recorded
+            .diff::<MachineError>(&snapshot.tree, |key, _, page| {
+                dirty.push((key, page.cloned()));
+                Ok(())
+            })?;
+        let position = live.door.position();
+        let bytes = dirty.len() as u64 * 4096;
+        let log_position = postcard::to_stdvec(&position).map_err(|e| MachineError::State(e.to_string()))?;
+        let state = snapshot.state.to_vec();
+        live.recorder.take(Taken {
+            at: snapshot.at,
+            time,
+            dirty,
+            state,
+            log_position,
+            keep,
+        })?;
+        live.recorded = snapshot.tree;
+        let now = (live.host_time)();
+        let (last, then) = live.last_snapshot;
+        live.last_snapshot = (snapshot.at, now);
+        if snapshot.at > last {
+            live.grid.observe(Cost {
+                steps: snapshot.at.0 - last.0,
+                run_ns: start.saturating_sub(then),
+                snapshot_ns: now.saturating_sub(start),
+                bytes,
+            });
+        }
+        Ok(())
+    }
+
+    /// Runs on at the live end. Returns also at least once a second or so of host time with `Reached`
+    /// short of `until`, so that the caller can look around.
+    ///
+    /// # Errors
+    /// The door's (the guest is paused and can go on once the cause is gone), or the recorder's.
+    pub fn run_live(
+        &mut self,
+        until: Icount,
+        stops: &Stops,
+        first: FirstStep,
+    ) -> Result<Stopped, MachineError> {
+        self.go_live()?;
+        let at = self.machine.icount();
+        let Some(live) = &self.live else {
+            return Err(MachineError::Recording("this recording is complete".into()));
+        };
+        let next = live.grid.next_after(at);
+        let goal = until.min(next).min(at.saturating_add(STRETCH));
+        let stopped = self.machine.run(goal, stops, first)?;
+        let (at, time) = (self.machine.icount(), self.machine.time());
+        self.end = self.end.max(at);
+        if let Some(live) = &mut self.live {
+            let now = (live.host_time)();
+            let tick = now.saturating_sub(live.last_tick) >= 500_000_000;
+            if tick {
+                live.last_tick = now;
+            }
+            live.door.progress(at, time, tick)?;
+        }
+        if stopped == Stopped::Reached && at == next {
+            self.checkpoint(false)?;
+        }
+        Ok(stopped)
+    }
+
+    /// Ends a live recording: a last snapshot, the end frame, everything on disk. Yields the number of snapshots.
+    ///
+    /// # Errors
+    /// Something can't be written; what was written before stays.
+    pub fn finish(mut self, end: End) -> Result<Finished, MachineError> {
+        self.go_live()?;
+        let (at, time) = (self.machine.icount(), self.machine.time());
+        if self.checkpoints.list().last().is_none_or(|c| c.at < at) {
+            self.checkpoint(true)?;
+        }
+        let Some(live) = self.live else {
+            return Err(MachineError::Recording("this recording is complete".into()));
+        };
+        let position = live.door.position();
+        let mut door = live.door;
+        let finished = door.finish(at, time, end);
+        let checkpoints = live.recorder.finish()?;
+        finished?;
+        Ok(Finished {
+            at,
+            time,
+            position,
+            roots: checkpoints.len() as u64,
+        })
+    }
+
+    /// Goes to the live end, if this is a live recording.
+    ///
+    /// # Errors
+    /// The parked state can't be restored (our bug).
+    pub fn go_live(&mut self) -> Result<(), MachineError> {
+        if self.at_live {
+            return Ok(());
+        }
+        if let Some(live) = &mut self.live
+            && let Some(parked) = live.parked.take()
+        {
+            self.branch = None;
+            self.machine.restore(&parked.snapshot, self.checkpoints.store())?;
+            self.machine.set_door(Box::new(live.door.clone()));
+            self.at_live = true;
+        }
+        Ok(())
+    }
+
+    /// Leaves the live end, or a branch, for the recorded history; the machine's state is then to be restored.
+    fn go_back(&mut self) -> Result<(), MachineError> {
+        if self.at_live {
+            let saved = self.save()?;
+            self.refresh()?;
+            if let Some(live) = &mut self.live {
+                live.recorder.flush()?;
+                live.parked = Some(saved);
+            }
+            self.at_live = false;
+        } else if self.branch.is_none() {
+            return Ok(());
+        }
+        self.branch = None;
+        if let Some(log) = &self.log {
+            self.machine.set_door(Box::new(Replaying::new(Arc::clone(log))));
+        }
+        Ok(())
+    }
+
+    /// A debugger's write. On a live end it is an input; in history the machine branches here: returns the
+    /// position at which it did, the first time.
+    ///
+    /// # Errors
+    /// The write's own.
+    pub fn write(
+        &mut self,
+        write: impl FnOnce(&mut Machine) -> Result<(), MachineError>,
+    ) -> Result<Option<Icount>, MachineError> {
+        if self.at_live {
+            write(&mut self.machine)?;
+            return Ok(None);
+        }
+        let fresh = self.branch.is_none();
+        self.machine.set_door(Box::new(Severed(self.log.clone())));
+        write(&mut self.machine)?;
+        self.branch = Some(self.save()?);
+        Ok(fresh.then(|| self.machine.icount()))
+    }
+
+    /// Replays from the beginning to the end, comparing every event and root. `shown` is told of progress.
+    ///
+    /// # Errors
+    /// A divergence, or damage.
+    pub fn verify(&mut self, mut shown: impl FnMut(Icount)) -> Result<Verified, MachineError> {
+        self.restore_anchor(Icount(0))?;
+        let mut roots = snapshot::RootStream::new(Tree::new())?;
+        let recorded: Vec<_> = self
+            .checkpoints
+            .list()
+            .into_iter()
+            .filter(|c| c.at <= self.end)
+            .collect();
+        let mut compared = 0;
+        let mut expected = recorded.iter();
+        let mut compare = |(at, root): (Icount, Root)| {
+            let info = expected.next().filter(|c| c.at == at);
+            match info {
+                Some(info) if info.root == root => Ok(()),
+                _ => Err(MachineError::Root { at }),
+            }
+        };
+        for (i, checkpoint) in recorded.iter().enumerate() {
+            while self.machine.icount() < checkpoint.at {
+                let goal = checkpoint.at.min(self.machine.icount().saturating_add(STRETCH));
+                self.replay_to(goal)?;
+                shown(self.machine.icount());
+            }
+            let edits = if i == 0 {
+                self.whole_tree()?
+            } else {
+                self.machine.take_edits_into_base()?
+            };
+            roots.feed(checkpoint.at, edits, self.machine.save_state()?)?;
+            while let Some(root) = roots.poll() {
+                compare(root?)?;
+                compared += 1;
+            }
+        }
+        while self.machine.icount() < self.end {
+            self.replay_to(self.end.min(self.machine.icount().saturating_add(STRETCH)))?;
+            shown(self.machine.icount());
+        }
+        for root in roots.finish()? {
+            compare(root)?;
+            compared += 1;
+        }
+        // What is left in the log at the last boundary: the end itself.
+        let (at, time) = (self.machine.icount(), self.machine.time());
+        let end = self.log.as_ref().and_then(|log| log.end().2);
+        self.machine.finish_replay(at, time, end)?;
+        let position = self.machine.door_position();
+        Ok(Verified {
+            steps: at,
+            events: position.inputs + position.effects,
+            roots: compared,
+            end,
+        })
+    }
+
+    fn replay_to(&mut self, goal: Icount) -> Result<(), MachineError> {
+        match self.machine.run(goal, &Stops::default(), FirstStep::Counts)? {
+            Stopped::Reached => Ok(()),
+            Stopped::Interrupted => Err(MachineError::Interrupted),
+            other => Err(MachineError::Short {
+                at: self.machine.icount(),
+                end: self.end,
+                why: format!("{other:?}"),
+            }),
+        }
+    }
+
+    /// All pages of the machine as edits of an empty tree.
+    fn whole_tree(&mut self) -> Result<Vec<Edit>, MachineError> {
+        let tree = self.machine.save()?.tree;
+        let mut edits = Vec::new();
+        tree.for_each::<MachineError>(|key, page| {
+            edits.push((key, Some(page.clone())));
+            Ok(())
+        })?;
+        Ok(edits)
+    }
+
+    /// The state root here.
+    ///
+    /// # Errors
+    /// Reading a page of the recording failed.
+    pub fn root(&mut self) -> Result<Root, MachineError> {
+        self.machine.root()
+    }
+}
+
+/// What a finished recording came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// Its end.
+    pub at: Icount,
+    /// Its end.
+    pub time: VirtualTime,
+    /// Numbers of inputs and effects.
+    pub position: LogPosition,
+    /// Number of snapshots.
+    pub roots: u64,
+}
+
+/// What a whole replay came to, all of it equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verified {
+    /// Steps.
+    pub steps: Icount,
+    /// Events.
+    pub events: u64,
+    /// State roots.
+    pub roots: u64,
+    /// How the recording ended; `None` if it was cut off.
+    pub end: Option<End>,
+}
+
+impl Replay for History {
+    type Saved = Saved;
+    type Stop = Stop;
+    type Stops = Stops;
+    type Error = MachineError;
+
+    fn position(&self) -> Icount {
+        self.machine.icount()
+    }
+
+    fn begin(&self) -> Icount {
+        Icount(0)
+    }
+
+    fn end(&self) -> Icount {
+        if self.branch.is_some() {
+            Icount(u64::MAX)
+        } else {
+            self.end
+        }
+    }
+
+    fn save(&mut self) -> Result<Saved, MachineError> {
+        Ok(Saved {
+            snapshot: self.machine.save()?,
+            position: self.machine.door_position(),
+        })
+    }
+
+    fn saved_size(saved: &Saved) -> usize {
+        // Pages are shared with neighbours; what a rung adds is about its stretch's writes.
+        saved.snapshot.state.len() + (256 << 10)
+    }
+
+    fn restore(&mut self, saved: &Saved) -> Result<(), MachineError> {
+        let on_branch = self
+            .branch
+            .as_ref()
+            .is_some_and(|b| saved.snapshot.at >= b.snapshot.at);
+        if !on_branch {
+            self.go_back()?;
+        }
+        self.machine.restore(&saved.snapshot, self.checkpoints.store())?;
+        if !on_branch {
+            self.machine.seek_door(saved.position)?;
+        }
+        Ok(())
+    }
+
+    fn anchor(&self, at: Icount) -> Icount {
+        if let Some(branch) = &self.branch
+            && at >= branch.snapshot.at
+        {
+            return branch.snapshot.at;
+        }
+        self.checkpoints.at_or_below(at).map_or(Icount(0), |c| c.at)
+    }
+
+    fn restore_anchor(&mut self, at: Icount) -> Result<(), MachineError> {
+        if let Some(branch) = self.branch.clone()
+            && at == branch.snapshot.at
+        {
+            return self.machine.restore(&branch.snapshot, self.checkpoints.store());
+        }
+        self.go_back()?;
+        let checkpoint = self.checkpoints.load(at)?;
+        let position: LogPosition =
+            postcard::from_bytes(&checkpoint.log_position).map_err(|e| MachineError::State(e.to_string()))?;
+        let snapshot = Snapshot {
+            at,
+            tree: checkpoint.tree,
+            state: Arc::new(checkpoint.state),
+        };
+        let store: &dyn PageSource = self.checkpoints.store();
+        self.machine.restore(&snapshot, store)?;
+        self.machine.seek_door(position)
+    }
+
+    fn run(&mut self, until: Icount, stops: &Stops, first: FirstStep) -> Result<Ran<Stop>, MachineError> {
+        let parked = self.live.as_ref().is_some_and(|l| l.parked.is_some()) && self.branch.is_none();
+        if parked && self.machine.icount() == self.end {
+            self.go_live()?;
+        }
+        if self.at_live {
+            return loop {
+                if self.machine.icount() >= until {
+                    break Ok(Ran::Reached);
+                }
+                match self.run_live(until, stops, first)? {
+                    Stopped::Reached => {}
+                    Stopped::Hit(stop) => break Ok(Ran::Hit(stop)),
+                    Stopped::End(_) => break Ok(Ran::End),
+                    Stopped::Interrupted => break Ok(Ran::Interrupted),
+                }
+            };
+        }
+        let goal = if self.branch.is_some() {
+            until
+        } else {
+            until.min(self.end)
+        };
+        if self.machine.icount() >= goal {
+            return Ok(if until > goal { Ran::End } else { Ran::Reached });
+        }
+        match self.machine.run(goal, stops, first)? {
+            Stopped::Reached if goal < until => Ok(Ran::End),
+            Stopped::Reached => Ok(Ran::Reached),
+            Stopped::End(_) => Ok(Ran::End),
+            Stopped::Interrupted => Ok(Ran::Interrupted),
+            Stopped::Hit(stop) => {
+                self.settle()?;
+                Ok(Ran::Hit(stop))
+            }
+        }
+    }
+
+    fn scan(&mut self, until: Icount, stops: &Stops) -> Result<Scan<Stop>, MachineError> {
+        let goal = if self.branch.is_some() {
+            until
+        } else {
+            until.min(self.end)
+        };
+        match self.machine.scan(goal, stops)? {
+            (Stopped::Interrupted, _, _) => Ok(Scan::Interrupted),
+            (_, last, count) => Ok(Scan::Done {
+                last: last.filter(|(at, _)| *at < until),
+                count,
+            }),
+        }
+    }
+
+    fn interrupted(&mut self) -> bool {
+        self.machine.interrupt_flag().swap(false, Ordering::Relaxed)
+    }
+}
+
+impl History {
+    /// After a hit in history: if deadlines or inputs of this very boundary were served before it was found,
+    /// go back to the observe point, which is what a position means.
+    fn settle(&mut self) -> Result<(), MachineError> {
+        if !self.machine.past_observe_point() {
+            return Ok(());
+        }
+        let at = self.machine.icount();
+        let anchor = self.anchor(at);
+        self.restore_anchor(anchor)?;
+        if self.machine.icount() < at {
+            self.replay_to(at)?;
+        }
+        Ok(())
+    }
+
+    /// The key of a drive's block in the page tree.
+    pub fn is_drive_key(key: u64) -> bool {
+        key & DRIVES != 0
+    }
+}
