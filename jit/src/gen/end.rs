@@ -1,0 +1,136 @@
+//! How a block ends.
+//!
+//! A direct jump within the page is a `jmp` or `jcc` whose displacement is patched once the target is
+//! translated; until then it goes to an exit of its own. Everything else asks the jump cache:
+//!
+//! ```text
+//!   mov  t, pc; and t, mask            entries are 16 bytes: { pc, code }
+//!   mov  u, [jumps]; lea u, [u + t * scale]
+//!   cmp  pc, [u]
+//!   jne  miss                          pc into its slot; exit
+//!   and  pc, -4096; mov [page], pc
+//!   jmp  [u + 8]
+//! ```
+
+use cpu::ir::{Block, Target, Terminal, TrapValue};
+
+use super::{Ends, Generator, Jump, Part};
+use crate::asm::{Alu, Cc, Mem, RAX, RCX, RDX, Reg};
+use crate::gen_regs::TEMPS;
+use crate::jit::ExitKind;
+use crate::tlb::JUMP_ENTRIES;
+use crate::words::{self, JUMPS};
+
+impl Generator {
+    /// The end of the block; with `leaving` by way of the run loop.
+    pub(super) fn terminal(&mut self, block: &Block) {
+        let leaving = self.leaving;
+        match self.end {
+            Terminal::Jump(target) => self.go(target),
+            Terminal::Branch {
+                cond,
+                width,
+                a,
+                b,
+                taken,
+                fall,
+            } => {
+                let w = width == cpu::ir::Width::W64;
+                let cc = self.compare_values(cond, w, a.0, b.0);
+                self.go_if(cc, taken);
+                self.go(fall);
+            }
+            Terminal::Indirect(v) => {
+                let r = self.reg(v.0);
+                if leaving {
+                    self.store_pc(r);
+                    self.exit(ExitKind::Dispatch, 0, None);
+                } else {
+                    self.go_indirect(r);
+                }
+            }
+            Terminal::Dispatch(target) => self.exit(ExitKind::Dispatch, 0, Some(target.0)),
+            Terminal::Left => self.exit(ExitKind::Dispatch, 0, None),
+            Terminal::Trap { cause, value } => {
+                let value = match value {
+                    TrapValue::Const(value) => Some(value),
+                    TrapValue::Pc => None,
+                };
+                let offset = block.insns[block.insns.len() - 1].offset;
+                self.exit(ExitKind::Trap { cause, value }, 1, Some(offset.into()));
+            }
+        }
+    }
+
+    /// An exit for a link whose displacement is `jump`.
+    fn link(&mut self, jump: Jump, target: Target) {
+        debug_assert_eq!(jump.part, Part::Hot);
+        // The part is hot, so that this is its offset from the entry.
+        let at = jump.at as u64;
+        self.aside(&[jump], |g| {
+            g.exit(ExitKind::Link { block: 0, at }, 0, Some(target.0));
+            Ends::Here
+        });
+    }
+
+    fn go(&mut self, target: Target) {
+        if self.leaving {
+            self.exit(ExitKind::Dispatch, 0, Some(target.0));
+        } else if target.same_page() {
+            let jump = self.jmp();
+            self.link(jump, target);
+        } else {
+            self.page_address(RAX, target.0);
+            self.go_indirect(RAX);
+        }
+    }
+
+    fn go_if(&mut self, cc: Cc, target: Target) {
+        let jump = self.jcc(cc);
+        if !self.leaving && target.same_page() {
+            self.link(jump, target);
+        } else {
+            self.aside(&[jump], |g| {
+                g.go(target);
+                Ends::Here
+            });
+        }
+    }
+
+    fn store_pc(&mut self, r: Reg) {
+        let pc = words::word(usize::from(self.layout.pc.0));
+        self.a().store(true, pc, r);
+    }
+
+    /// Goes on at the address in `r`, by way of the jump cache. No value is needed any more.
+    fn go_indirect(&mut self, r: Reg) {
+        let mut temps = TEMPS.into_iter().filter(|t| *t != r);
+        let (t, u) = (temps.next().unwrap_or(RCX), temps.next().unwrap_or(RDX));
+        let align = self.layout.pc_align;
+        // Entries are 16 bytes; a scale of 8 does the rest of the way.
+        let mask = (JUMP_ENTRIES as i32 - 1) << align;
+        self.a().mov(false, t, r);
+        self.a().alu_imm(false, Alu::And, t.into(), mask);
+        self.a().load(true, u, words::word(JUMPS));
+        let entry = match align {
+            0 => {
+                self.a().alu(false, Alu::Add, t, t.into());
+                Mem::indexed(u, t, 3, 0)
+            }
+            a => Mem::indexed(u, t, 4 - a.min(4), 0),
+        };
+        self.a().alu(true, Alu::Cmp, r, entry.into());
+        let miss = self.jcc(Cc::Ne);
+        self.aside(&[miss], |g| {
+            g.store_pc(r);
+            g.exit(ExitKind::Next, 0, None);
+            Ends::Here
+        });
+        let base = temps.next().filter(|_| !TEMPS.contains(&r)).unwrap_or(r);
+        self.a().mov(true, base, r);
+        self.a().alu_imm(true, Alu::And, base.into(), -4096);
+        let page = words::word(usize::from(self.layout.page.0));
+        self.a().store(true, page, base);
+        self.a().jmp_mem(Mem { disp: 8, ..entry });
+    }
+}

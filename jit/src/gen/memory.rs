@@ -1,0 +1,422 @@
+//! Accesses to guest memory, and helpers.
+//!
+//! ```text
+//!   probe    lea  t, [base + low]                index of the first byte's page
+//!            shr  t, 7; and t, mask              (entries are 32 bytes)
+//!            lea  u, [base + high - 1]
+//!            or   u, 0xfff                       tag of the last byte's page
+//!            cmp  u, [r14 + t + read or write]
+//!            jne  cold
+//!            mov  t, [r14 + t + addend]
+//!   access   mov  dst, [t + base + offset]
+//! ```
+//!
+//! The first access of a group probes for the range of all; its `t` is the group's host address, which
+//! later accesses use after `test t, t; jz cold`. It becomes 0 when the range doesn't lie on one page or
+//! isn't in the TLB, and after every slow path of the block. Then each access probes for itself, in the
+//! cold part.
+
+use cpu::ir::{Block, Op, Rmw, Size, Val};
+
+use super::alloc::Operand;
+use super::{Ends, Generator};
+use crate::asm::{Alu, Cc, Mem, R14, RSP, Reg, Xmm};
+use crate::plan::{Group, NONE, bytes_of};
+use crate::run::{Desc, Kind};
+use crate::tlb::TLB_BITS;
+use crate::words;
+
+/// Fields of [`crate::tlb::Entry`].
+const READ: i32 = 0;
+const WRITE: i32 = 8;
+const ADDEND: i32 = 16;
+/// log2 of its size.
+const ENTRY_BITS: u32 = 5;
+
+/// What is moved.
+#[derive(Clone, Copy, Debug)]
+enum Data {
+    /// Into a general register, extended.
+    Load(Size, bool, Reg),
+    LoadF(u64, Xmm),
+    Store(Size, Operand),
+    StoreF(u64, Xmm),
+}
+
+impl Data {
+    fn is_write(&self) -> bool {
+        matches!(self, Data::Store(..) | Data::StoreF(..))
+    }
+
+    fn bytes(&self) -> u64 {
+        match *self {
+            Data::Load(size, ..) | Data::Store(size, _) => size.bytes(),
+            Data::LoadF(bytes, _) | Data::StoreF(bytes, _) => bytes,
+        }
+    }
+
+    fn size(&self) -> Size {
+        match self.bytes() {
+            1 => Size::B1,
+            2 => Size::B2,
+            4 => Size::B4,
+            _ => Size::B8,
+        }
+    }
+}
+
+impl Generator {
+    pub(super) fn access(&mut self, block: &Block, op: Op) {
+        match op {
+            Op::Load {
+                size,
+                signed,
+                addr,
+                offset,
+            } => {
+                let base = self.reg(addr.0);
+                self.load(block, base, addr.0, offset, |dst| Data::Load(size, signed, dst));
+            }
+            Op::LoadF { fmt, addr, offset } => {
+                let base = self.reg(addr.0);
+                let x = self.temp_xmm();
+                self.transfer(block, base, offset, Data::LoadF(bytes_of(fmt), x), |g| {
+                    g.define_xmm(x)
+                });
+            }
+            Op::Store {
+                size,
+                addr,
+                offset,
+                value,
+            } => {
+                let base = self.reg(addr.0);
+                let value = match self.constant(value.0) {
+                    Some(c) if size != Size::B8 => Operand::Imm(size.sign_extend(c) as i32),
+                    Some(c) if i32::try_from(c as i64).is_ok() => Operand::Imm(c as i32),
+                    _ => Operand::Reg(self.reg(value.0)),
+                };
+                self.transfer(block, base, offset, Data::Store(size, value), |_| {});
+            }
+            Op::StoreF {
+                fmt,
+                addr,
+                offset,
+                value,
+            } => {
+                let base = self.reg(addr.0);
+                let x = self.xmm(value.0);
+                self.transfer(block, base, offset, Data::StoreF(bytes_of(fmt), x), |_| {});
+            }
+            Op::Rmw {
+                op,
+                size,
+                addr,
+                value,
+            } => self.rmw(block, op, size, addr, value),
+            Op::Call { helper, args } => self.helper(block, helper, args),
+            _ => unreachable!("no access"),
+        }
+    }
+
+    fn load(&mut self, block: &Block, base: Reg, addr: u16, offset: i32, data: impl Fn(Reg) -> Data) {
+        // Not into the base's register if a slow path may need it again, unless that is the home itself.
+        let grouped = self.plan.group[self.at] != NONE;
+        let dst = if grouped {
+            self.dest(&[])
+        } else {
+            self.dest(&[addr])
+        };
+        self.pin(dst);
+        self.transfer(block, base, offset, data(dst), |g| g.define(dst));
+    }
+
+    /// Moves data between memory at `base + offset` and a register. `done` defines the result.
+    fn transfer(&mut self, block: &Block, base: Reg, offset: i32, data: Data, done: impl Fn(&mut Generator)) {
+        let group = self.plan.group[self.at];
+        if group == NONE {
+            let t = self.temp();
+            let (low, high) = (i64::from(offset), i64::from(offset) + data.bytes() as i64);
+            let miss = self.probe(base, low, high, t, data.is_write(), !data.is_write());
+            self.move_data(data, Mem::indexed(t, base, 0, offset));
+            self.unpin(t);
+            self.aside(&miss, |g| g.slow(block, base, offset, data, &done));
+            done(self);
+            return;
+        }
+        let extra = (self.ops.len() + usize::from(group)) as u16;
+        let shared = self.plan.groups[usize::from(group)];
+        let (t, miss) = if usize::from(shared.first) == self.at {
+            let t = self.temp();
+            let miss = self.probe_group(base, shared, t);
+            self.define_extra(extra, t);
+            (t, miss)
+        } else {
+            let t = self.reg(extra);
+            self.a().test(true, t, t);
+            (t, vec![self.jcc(Cc::E)])
+        };
+        self.move_data(data, Mem::indexed(t, base, 0, offset));
+        self.aside(&miss, |g| {
+            let misses = g.probe_aside(base, offset, t, data);
+            g.move_data(data, Mem::indexed(t, base, 0, offset));
+            g.a().mov_imm(t, 0);
+            g.aside(&misses, |g| {
+                g.a().mov_imm(t, 0);
+                g.slow(block, base, offset, data, &done)
+            });
+            Ends::GoesOn
+        });
+        done(self);
+    }
+
+    /// The probe for the range of a group.
+    fn probe_group(&mut self, base: Reg, group: Group, t: Reg) -> Vec<super::Jump> {
+        self.probe(base, group.low, group.high, t, group.writes, group.reads)
+    }
+
+    /// Leaves the addend in `t`; yields the jumps that are taken if the range isn't accessible so.
+    fn probe(&mut self, base: Reg, low: i64, high: i64, t: Reg, write: bool, read: bool) -> Vec<super::Jump> {
+        let u = self.temp();
+        self.index(base, low as i32, t);
+        // A group's span is small, so that this doesn't wrap where `low` didn't.
+        self.a().lea(u, Mem::new(base, (high - 1) as i32));
+        let jumps = self.compare(t, u, write, read);
+        self.unpin(u);
+        self.a().load(true, t, Mem::indexed(R14, t, 0, ADDEND));
+        jumps
+    }
+
+    fn index(&mut self, base: Reg, low: i32, t: Reg) {
+        let shift = 12 - ENTRY_BITS as u8;
+        if low == 0 {
+            self.a().rorx(true, t, base.into(), shift);
+        } else {
+            self.a().lea(t, Mem::new(base, low));
+            self.a().shift_imm(true, 5, t, shift);
+        }
+        self.a()
+            .alu_imm(false, Alu::And, t.into(), ((1 << TLB_BITS) - 1) << ENTRY_BITS);
+    }
+
+    fn compare(&mut self, t: Reg, u: Reg, write: bool, read: bool) -> Vec<super::Jump> {
+        self.a().alu_imm(true, Alu::Or, u.into(), 0xfff);
+        let mut jumps = Vec::new();
+        for (wanted, field) in [(write, WRITE), (read, READ)] {
+            if wanted {
+                self.a()
+                    .alu(true, Alu::Cmp, u, Mem::indexed(R14, t, 0, field).into());
+                jumps.push(self.jcc(Cc::Ne));
+            }
+        }
+        jumps
+    }
+
+    /// The probe for one access of a group that has no host address, with no register but `t` to spare.
+    fn probe_aside(&mut self, base: Reg, offset: i32, t: Reg, data: Data) -> Vec<super::Jump> {
+        let u = crate::gen_regs::TEMPS
+            .into_iter()
+            .find(|r| *r != t && *r != base)
+            .unwrap_or(t);
+        self.a().push_reg(u);
+        self.index(base, offset, t);
+        let high = i64::from(offset) + data.bytes() as i64 - 1;
+        self.a().lea(u, Mem::new(base, high as i32));
+        self.a().alu_imm(true, Alu::Or, u.into(), 0xfff);
+        let field = if data.is_write() { WRITE } else { READ };
+        self.a()
+            .alu(true, Alu::Cmp, u, Mem::indexed(R14, t, 0, field).into());
+        self.a().pop_reg(u);
+        let miss = self.jcc(Cc::Ne);
+        self.a().load(true, t, Mem::indexed(R14, t, 0, ADDEND));
+        vec![miss]
+    }
+
+    fn move_data(&mut self, data: Data, m: Mem) {
+        match data {
+            Data::Load(size, signed, dst) => self.a().extend_from(size.bytes(), signed, dst, m.into()),
+            Data::LoadF(bytes, x) => self.a().fload(bytes == 8, x, m),
+            Data::StoreF(bytes, x) => self.a().fstore(bytes == 8, m, x),
+            Data::Store(size, Operand::Imm(imm)) => {
+                self.a().store_imm(size.bytes(), m, imm as i64 as u64);
+            }
+            Data::Store(size, Operand::Reg(r)) => match size {
+                Size::B1 => self.a().store8(m, r),
+                Size::B2 => self.a().store16(m, r),
+                Size::B4 => self.a().store(false, m, r),
+                Size::B8 => self.a().store(true, m, r),
+            },
+            Data::Store(_, Operand::Mem(_)) => unreachable!("a stored value is in a register"),
+        }
+    }
+
+    /// Has Rust do the access, in the cold part. Goes on if it is done; leaves if that is wanted.
+    fn slow(
+        &mut self,
+        block: &Block,
+        base: Reg,
+        offset: i32,
+        data: Data,
+        done: &dyn Fn(&mut Generator),
+    ) -> Ends {
+        self.a().push_reg(base);
+        if offset != 0 {
+            self.a().add_top(offset);
+        }
+        match data {
+            Data::Load(..) | Data::LoadF(..) => self.a().push_imm(0),
+            Data::Store(_, value) => self.push_operand(value),
+            Data::StoreF(bytes, x) => {
+                self.a().lea(RSP, Mem::new(RSP, -8));
+                self.a().fstore(bytes == 8, Mem::new(RSP, 0), x);
+            }
+        }
+        let kind = if data.is_write() { Kind::Store } else { Kind::Load };
+        let desc = self.desc(block, kind, data.size());
+        self.thunk(desc);
+        match data {
+            Data::Load(_, false, dst) | Data::Load(Size::B8, _, dst) => self.a().pop_reg(dst),
+            Data::Load(size, true, dst) => {
+                self.a().pop_reg(dst);
+                self.a().extend_from(size.bytes(), true, dst, dst.into());
+            }
+            Data::LoadF(_, x) => {
+                self.a().fload(true, x, Mem::new(RSP, 0));
+                self.a().drop_top();
+            }
+            Data::Store(..) | Data::StoreF(..) => self.a().drop_top(),
+        }
+        self.after_slow(block, done)
+    }
+
+    /// Calls the thunk of accesses; the address and the value are pushed.
+    fn thunk(&mut self, desc: Desc) {
+        self.a().push_imm(desc.0 as i32);
+        let thunk = self.thunks.access[usize::from(self.vectors_alive())];
+        self.call(thunk);
+    }
+
+    /// ZF says Done; else the block is left after the instruction. Host addresses are given up.
+    fn after_slow(&mut self, block: &Block, done: &dyn Fn(&mut Generator)) -> Ends {
+        let leave = self.jcc(Cc::Ne);
+        for group in 0..self.plan.groups.len() {
+            let extra = (self.ops.len() + group) as u16;
+            let place = self.place(extra);
+            if usize::from(self.last[usize::from(extra)]) <= self.at {
+                continue;
+            }
+            if place.spill != NONE {
+                self.a().store_imm(8, words::spill(place.spill), 0);
+            }
+            if place.temp != NONE {
+                self.a().mov_imm(Reg(place.temp), 0);
+            }
+        }
+        self.aside(&[leave], |g| {
+            let saved = g.alloc.clone();
+            done(g);
+            g.leave_after(block);
+            g.alloc = saved;
+            Ends::Here
+        });
+        Ends::GoesOn
+    }
+
+    fn rmw(&mut self, block: &Block, op: Rmw, size: Size, addr: Val, value: Val) {
+        let w = size == Size::B8;
+        let base = self.reg(addr.0);
+        let value = self.reg(value.0);
+        let t = self.temp();
+        let mut miss = Vec::new();
+        self.a().test_imm8(base, size.bytes() as u8 - 1);
+        miss.push(self.jcc(Cc::Ne));
+        miss.extend(self.probe(base, 0, size.bytes() as i64, t, true, true));
+        self.a().alu(true, Alu::Add, t, base.into());
+        // The old value, and in the end the result.
+        let old = self.temp();
+        self.a()
+            .extend_from(size.bytes(), true, old, Mem::new(t, 0).into());
+        let m = Mem::new(t, 0);
+        let alu = match op {
+            Rmw::Swap => None,
+            Rmw::Add => Some(Alu::Add),
+            Rmw::And => Some(Alu::And),
+            Rmw::Or => Some(Alu::Or),
+            Rmw::Xor => Some(Alu::Xor),
+            Rmw::MinS | Rmw::MaxS | Rmw::MinU | Rmw::MaxU => None,
+        };
+        let keep = match op {
+            Rmw::MinS => Some(Cc::Le),
+            Rmw::MaxS => Some(Cc::Ge),
+            Rmw::MinU => Some(Cc::Be),
+            Rmw::MaxU => Some(Cc::Ae),
+            _ => None,
+        };
+        match (alu, keep) {
+            (Some(alu), _) => self.a().alu_store(w, alu, m, value),
+            // What is there stays if it is the one wanted.
+            (None, Some(cc)) => {
+                self.a().alu(w, Alu::Cmp, old, value.into());
+                let stays = self.a().jcc_short(cc);
+                self.a().store(w, m, value);
+                self.a().bind_short(stays);
+            }
+            (None, None) => self.a().store(w, m, value),
+        }
+        self.unpin(t);
+        let done = |g: &mut Generator| g.define(old);
+        self.aside(&miss, |g| {
+            g.a().push_reg(base);
+            g.a().push_reg(value);
+            let desc = g.desc(block, Kind::Rmw(op), size);
+            g.thunk(desc);
+            g.a().pop_reg(old);
+            if size == Size::B4 {
+                g.a().extend_from(4, true, old, old.into());
+            }
+            g.after_slow(block, &done)
+        });
+        done(self);
+    }
+
+    fn helper(&mut self, block: &Block, helper: u16, args: [Option<Val>; 3]) {
+        let operands = args.map(|v| match v {
+            None => Operand::Imm(0),
+            Some(v) => match self.operand(v.0) {
+                Operand::Imm(imm) => Operand::Imm(imm),
+                _ => Operand::Reg(self.reg(v.0)),
+            },
+        });
+        self.leave_slots();
+        let dst = self.dest(&[]);
+        let vectors = self.vectors_alive();
+        self.push_operand(operands[0]);
+        self.push_operand(operands[1]);
+        self.push_operand(operands[2]);
+        self.a().push_imm(i32::from(helper));
+        let desc = self.desc(block, Kind::Load, Size::B8);
+        self.a().push_imm(desc.0 as i32);
+        let thunk = self.thunks.call[usize::from(vectors)];
+        self.call(thunk);
+        if self.uses.count[self.at] > 0 {
+            self.a().pop_reg(dst);
+        } else {
+            self.a().drop_top();
+        }
+        let used = self.uses.count[self.at] > 0;
+        let done = |g: &mut Generator| {
+            if used {
+                g.define(dst);
+            }
+        };
+        let leave = self.jcc(Cc::Ne);
+        self.aside(&[leave], |g| {
+            let saved = g.alloc.clone();
+            done(g);
+            g.leave_after(block);
+            g.alloc = saved;
+            Ends::Here
+        });
+        done(self);
+    }
+}

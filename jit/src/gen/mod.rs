@@ -1,0 +1,484 @@
+//! From a block's ops to host code: one pass forward, an op at a time.
+//!
+//! Code grows in two parts: hot, what is run as a rule, and cold, which is placed behind it. A slow path is
+//! written right when its op is, into the cold part, with the allocation as it stands there; so it can go
+//! on with "the rest of the instruction, then leave" ([`cpu::Outcome::Leave`]) by translating those ops a
+//! second time.
+
+mod alloc;
+mod end;
+mod float;
+mod integer;
+mod memory;
+
+use cpu::Layout;
+use cpu::ir::{Block, Class, Op, Terminal, Val};
+
+use crate::asm::{Alu, Asm, Cc, R15};
+use crate::gen_regs::HOMES;
+use crate::jit::{ExitKind, ExitRecord};
+use crate::passes::{self, Passes, Uses};
+use crate::plan::{NONE, Plan};
+use crate::run::{Desc, Kind};
+use crate::thunks::Thunks;
+
+use alloc::{Alloc, Known, Operand};
+
+/// What a translation starts from.
+pub struct Input<'a> {
+    pub block: &'a Block,
+    pub breakpoints: &'a [u16],
+    pub passes: Passes,
+    pub thunks: &'a Thunks,
+    /// Number of the first exit that the block makes.
+    pub first_exit: u32,
+}
+
+/// An exit that the block makes. A link's address is its position in the hot part until it is placed.
+#[derive(Clone, Copy)]
+pub struct Exit {
+    pub record: ExitRecord,
+}
+
+/// A part of the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Hot = 0,
+    Cold = 1,
+}
+
+/// Where a jump goes.
+#[derive(Clone, Copy, Debug)]
+enum Label {
+    At(Part, usize),
+    Address(u64),
+}
+
+/// A displacement that is yet to be filled in.
+#[derive(Clone, Copy, Debug)]
+struct Jump {
+    part: Part,
+    at: usize,
+}
+
+/// The generator; it keeps its memory from block to block.
+pub struct Generator {
+    layout: &'static Layout,
+    /// Per slot: its home.
+    home_of: Vec<u8>,
+    pub hot: Asm,
+    pub cold: Asm,
+    pub exits: Vec<Exit>,
+    part: Part,
+    fixes: Vec<(Jump, Label)>,
+    ops: Vec<Op>,
+    uses: Uses,
+    plan: Plan,
+    names: Vec<Val>,
+    /// Per value, host addresses of groups behind those of ops: 1 + index of the last op that uses it.
+    last: Vec<u16>,
+    alloc: Alloc,
+    thunks: Thunks,
+    first_exit: u32,
+    steps: u32,
+    /// The terminal, its operands renamed.
+    end: Terminal,
+    /// The instruction and the op being translated.
+    insn: usize,
+    at: usize,
+    /// Whether the instruction is being finished on the way out.
+    leaving: bool,
+}
+
+impl Generator {
+    pub fn new(layout: &'static Layout) -> Generator {
+        let mut home_of = vec![NONE; cpu::SLOTS];
+        for (i, slot) in layout.hot.iter().take(HOMES.len()).enumerate() {
+            home_of[usize::from(slot.0)] = i as u8;
+        }
+        Generator {
+            layout,
+            home_of,
+            hot: Asm::default(),
+            cold: Asm::default(),
+            exits: Vec::new(),
+            part: Part::Hot,
+            fixes: Vec::new(),
+            ops: Vec::new(),
+            uses: Uses::default(),
+            plan: Plan::default(),
+            names: Vec::new(),
+            last: Vec::new(),
+            alloc: Alloc::default(),
+            thunks: Thunks::default(),
+            first_exit: 0,
+            steps: 0,
+            end: Terminal::Left,
+            insn: 0,
+            at: 0,
+            leaving: false,
+        }
+    }
+
+    /// Translates a block. The code is in `hot` and `cold`, to be placed by [`Generator::place_at`].
+    pub fn generate(&mut self, input: Input) -> &mut Generator {
+        let mut insns = input.block.insns.len();
+        // More values alive than there is room for: a block of half the length then; one instruction
+        // always fits.
+        while !self.attempt(&input, insns) && insns > 1 {
+            insns /= 2;
+        }
+        self
+    }
+
+    /// Translates the first `insns` instructions.
+    fn attempt(&mut self, input: &Input, insns: usize) -> bool {
+        let shortened;
+        let block = if insns == input.block.insns.len() {
+            input.block
+        } else {
+            shortened = prefix(input.block, insns);
+            &shortened
+        };
+        self.thunks = *input.thunks;
+        self.first_exit = input.first_exit;
+        self.hot.buf.clear();
+        self.cold.buf.clear();
+        self.exits.clear();
+        self.fixes.clear();
+        self.part = Part::Hot;
+        self.leaving = false;
+        self.steps = insns as u32;
+        self.prepare(block, input);
+        self.alloc.reset(self.last.len());
+        self.begin(block);
+        for i in 0..insns {
+            self.insn = i;
+            self.at = block.ops_of(i).start.min(self.ops.len());
+            if input.breakpoints.contains(&block.insns[i].offset) {
+                self.breakpoint(block);
+            }
+            for at in block.ops_of(i) {
+                if at < self.ops.len() {
+                    self.op(block, at);
+                }
+            }
+        }
+        self.at = self.ops.len();
+        self.terminal(block);
+        !self.alloc.overflow
+    }
+
+    /// Copies the ops, runs the passes over them and makes the plan.
+    fn prepare(&mut self, block: &Block, input: &Input) {
+        self.end = block.terminal;
+        let trap = matches!(self.end, Terminal::Trap { .. });
+        // The instruction of a constant trap does nothing else.
+        let len = if trap {
+            block.ops_of(block.insns.len() - 1).start
+        } else {
+            block.ops.len()
+        };
+        self.ops.clear();
+        self.ops.extend_from_slice(&block.ops[..len]);
+        let mut operands = match self.end {
+            Terminal::Branch { a, b, .. } => [Some(a), Some(b)],
+            Terminal::Indirect(v) => [Some(v), None],
+            Terminal::Jump(_) | Terminal::Dispatch(_) | Terminal::Left | Terminal::Trap { .. } => {
+                [None, None]
+            }
+        };
+        if input.passes.has(Passes::FORWARD) {
+            passes::forward(&mut self.ops, &mut operands, &mut self.names);
+        }
+        if input.passes.has(Passes::FOLD) {
+            passes::fold(&mut self.ops, &mut operands, &mut self.names);
+        }
+        match (&mut self.end, operands) {
+            (Terminal::Branch { a, b, .. }, [Some(x), Some(y)]) => (*a, *b) = (x, y),
+            (Terminal::Indirect(v), [Some(x), _]) => *v = x,
+            _ => {}
+        }
+        let asks = |at: usize| {
+            let mut here = block.insns.iter().filter(|i| usize::from(i.first_op) == at);
+            here.any(|i| input.breakpoints.contains(&i.offset))
+        };
+        let remove = input.passes.has(Passes::DEAD);
+        if input.breakpoints.is_empty() {
+            passes::dead(&mut self.ops, operands, remove, |_| false, &mut self.uses);
+        } else {
+            passes::dead(&mut self.ops, operands, remove, asks, &mut self.uses);
+        }
+        self.plan.clear(self.ops.len());
+        if input.passes.has(Passes::HOMES) {
+            self.plan.hint(block, &self.ops, &self.uses, &self.home_of);
+        }
+        if input.passes.has(Passes::SHARE) {
+            self.plan.share(&self.ops);
+        }
+        self.last.clear();
+        self.last.extend_from_slice(&self.uses.last);
+        self.last.extend(self.plan.groups.iter().map(|g| g.last + 1));
+    }
+
+    /// The part being written.
+    fn a(&mut self) -> &mut Asm {
+        match self.part {
+            Part::Hot => &mut self.hot,
+            Part::Cold => &mut self.cold,
+        }
+    }
+
+    fn here(&self) -> Label {
+        match self.part {
+            Part::Hot => Label::At(Part::Hot, self.hot.pos()),
+            Part::Cold => Label::At(Part::Cold, self.cold.pos()),
+        }
+    }
+
+    fn jcc(&mut self, cc: Cc) -> Jump {
+        let at = self.a().jcc(cc);
+        Jump { part: self.part, at }
+    }
+
+    fn jmp(&mut self) -> Jump {
+        let at = self.a().jmp();
+        Jump { part: self.part, at }
+    }
+
+    fn call(&mut self, address: u64) {
+        let at = self.a().call();
+        self.fixes
+            .push((Jump { part: self.part, at }, Label::Address(address)));
+    }
+
+    fn bind(&mut self, jump: Jump, label: Label) {
+        self.fixes.push((jump, label));
+    }
+
+    fn bind_here(&mut self, jump: Jump) {
+        let here = self.here();
+        self.bind(jump, here);
+    }
+
+    /// Writes code out of the way, to which `jumps` go, and which goes on here unless `f` says that it ends
+    /// by itself.
+    fn aside(&mut self, jumps: &[Jump], f: impl FnOnce(&mut Generator) -> Ends) {
+        let resume = self.here();
+        match self.part {
+            Part::Hot => {
+                self.part = Part::Cold;
+                for jump in jumps {
+                    self.bind_here(*jump);
+                }
+                if f(self) == Ends::GoesOn {
+                    let back = self.jmp();
+                    self.bind(back, resume);
+                }
+                self.part = Part::Hot;
+            }
+            Part::Cold => {
+                let over = self.jmp();
+                for jump in jumps {
+                    self.bind_here(*jump);
+                }
+                f(self);
+                self.bind_here(over);
+            }
+        }
+    }
+
+    /// Fills in all displacements, for the hot part at `entry` and the cold one `cold` bytes behind.
+    pub fn place_at(&mut self, entry: u64, cold: usize) {
+        let base = |part: Part| match part {
+            Part::Hot => entry,
+            Part::Cold => entry + cold as u64,
+        };
+        for (jump, label) in std::mem::take(&mut self.fixes) {
+            let from = base(jump.part) + jump.at as u64;
+            let to = match label {
+                Label::At(part, at) => base(part) + at as u64,
+                Label::Address(address) => address,
+            };
+            let displacement = to.wrapping_sub(from + 4) as i32;
+            match jump.part {
+                Part::Hot => self.hot.patch32(jump.at, displacement),
+                Part::Cold => self.cold.patch32(jump.at, displacement),
+            }
+        }
+    }
+
+    /// Registers an exit, and yields its number.
+    fn exit_number(&mut self, kind: ExitKind, give_back: u32, target: Option<i32>) -> u32 {
+        self.exits.push(Exit {
+            record: ExitRecord {
+                kind,
+                give_back,
+                target,
+            },
+        });
+        self.first_exit + self.exits.len() as u32 - 1
+    }
+
+    /// Leaves for good, here.
+    fn exit(&mut self, kind: ExitKind, give_back: u32, target: Option<i32>) {
+        let number = self.exit_number(kind, give_back, target);
+        self.a().mov_imm(crate::asm::RAX, u64::from(number));
+        let jump = self.jmp();
+        self.bind(jump, Label::Address(self.thunks.exit));
+    }
+
+    /// Steps that r15 lacks at the current instruction: what was taken at the block's entry and isn't done.
+    fn rest(&self) -> u32 {
+        self.steps - self.insn as u32
+    }
+
+    fn desc(&self, block: &Block, kind: Kind, size: cpu::ir::Size) -> Desc {
+        Desc::new(block.insns[self.insn].offset, self.rest(), kind, size)
+    }
+
+    /// Whether a value is of class F.
+    fn is_float(&self, v: u16) -> bool {
+        self.ops
+            .get(usize::from(v))
+            .is_some_and(|op| op.class() == Some(Class::F))
+    }
+
+    /// Takes the block's steps from the budget.
+    fn begin(&mut self, block: &Block) {
+        let steps = self.steps;
+        self.hot.alu_imm(true, Alu::Sub, R15.into(), steps as i32);
+        let tail = self.jcc(Cc::B);
+        self.aside(&[tail], |g| {
+            g.exit(ExitKind::Tail, steps, Some(block.insns[0].offset.into()));
+            Ends::Here
+        });
+    }
+
+    /// Asks whether to stop before the instruction.
+    fn breakpoint(&mut self, block: &Block) {
+        let desc = self.desc(block, Kind::Breakpoint, cpu::ir::Size::B1);
+        let thunk = self.thunks.access[usize::from(self.vectors_alive())];
+        for imm in [0, 0, desc.0 as i32] {
+            self.a().push_imm(imm);
+        }
+        self.call(thunk);
+        self.a().drop_top();
+    }
+
+    /// Translates op `at`.
+    fn op(&mut self, block: &Block, at: usize) {
+        self.at = at;
+        let op = self.ops[at];
+        if self.uses.count[at] == 0 && passes::is_pure(&op) {
+            return;
+        }
+        match op {
+            Op::Const(c) => self.define_known(Known::Const(c)),
+            Op::Page(offset) => self.define_known(Known::Page(offset)),
+            Op::Get(slot) => match self.home_of[usize::from(slot.0)] {
+                NONE => self.alias_slot(slot.0),
+                home => self.alias_home(home),
+            },
+            Op::GetF(slot) => match self.home_of[usize::from(slot.0)] {
+                NONE => self.alias_slot(slot.0),
+                home => {
+                    let x = self.temp_xmm();
+                    self.a().to_xmm(true, x, HOMES[usize::from(home)]);
+                    self.define_xmm(x);
+                }
+            },
+            Op::Set(slot, v) | Op::SetF(slot, v) => match self.home_of[usize::from(slot.0)] {
+                NONE => self.set_slot(slot.0, v.0),
+                home => self.set_home(home, v.0),
+            },
+            Op::Un(un, v) => self.un(un, v.0),
+            Op::Bin(bin, width, a, b) => self.bin(bin, width, a.0, b.0),
+            Op::Cmp(cond, width, a, b) => self.cmp(cond, width, a.0, b.0),
+            Op::Select(c, a, b) => self.select(c.0, a.0, b.0),
+            Op::Load { .. }
+            | Op::Store { .. }
+            | Op::LoadF { .. }
+            | Op::StoreF { .. }
+            | Op::Rmw { .. }
+            | Op::Call { .. } => self.access(block, op),
+            Op::FromBits(_)
+            | Op::ToBits(..)
+            | Op::FBin(..)
+            | Op::FUn(..)
+            | Op::FFma { .. }
+            | Op::FCmp(..)
+            | Op::FClass(..)
+            | Op::FToInt(..)
+            | Op::FFromInt(..) => self.float(op),
+        }
+        self.end_op();
+    }
+
+    /// In the cold part, after an op that is done but wants the block to be left: the rest of the
+    /// instruction, and out. The allocation is as after the op; it is restored.
+    fn leave_after(&mut self, block: &Block) {
+        let (at, last) = (self.at, self.insn + 1 == block.insns.len());
+        let rest = block.ops_of(self.insn).end;
+        if !last
+            && self.ops[at + 1..rest]
+                .iter()
+                .all(|op| matches!(op, Op::Const(_) | Op::Page(_)))
+        {
+            self.exit_after(block);
+            return;
+        }
+        let saved = self.alloc.clone();
+        self.end_op();
+        let was = std::mem::replace(&mut self.leaving, true);
+        for op in at + 1..rest {
+            self.op(block, op);
+        }
+        if last {
+            self.at = self.ops.len();
+            self.terminal(block);
+        } else {
+            self.exit_after(block);
+        }
+        self.leaving = was;
+        self.at = at;
+        self.alloc = saved;
+    }
+
+    /// Leaves with the pc after the instruction, which is done and isn't the last.
+    fn exit_after(&mut self, block: &Block) {
+        let insn = block.insns[self.insn];
+        let next = i32::from(insn.offset) + i32::from(insn.len);
+        self.exit(ExitKind::Dispatch, self.rest() - 1, Some(next));
+    }
+}
+
+/// How code that stands aside ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ends {
+    /// By an exit.
+    Here,
+    /// It goes on where it left.
+    GoesOn,
+}
+
+/// The first `insns` instructions of a block as a block of its own.
+fn prefix(block: &Block, insns: usize) -> Block {
+    let next = block.insns[insns];
+    Block {
+        insns: block.insns[..insns].to_vec(),
+        ops: block.ops[..usize::from(next.first_op)].to_vec(),
+        terminal: Terminal::Jump(cpu::ir::Target(next.offset.into())),
+        straddles: false,
+    }
+}
+
+/// The operand of a comparison that is a constant goes second.
+fn swap_constant(g: &Generator, a: u16, b: u16) -> bool {
+    g.constant(a).is_some() && g.constant(b).is_none()
+}
+
+/// A register or memory, for ops that take no immediate.
+fn is_imm(operand: Operand) -> bool {
+    matches!(operand, Operand::Imm(_))
+}

@@ -1,0 +1,457 @@
+//! The code cache from outside: blocks by key, exits by number, links, flushes.
+//!
+//! A block is found by its *physical* page, so that all address spaces share it. All blocks of a page are
+//! dropped together; links stay within a page, so none dangles. A block that straddles two pages is
+//! dropped with either, and is never the target of a link.
+
+use cpu::ir::Block;
+use cpu::{Env, Exit, Layout, Trap};
+
+use crate::cache::Cache;
+use crate::generate::{Generator, Input};
+use crate::passes::Passes;
+use crate::run;
+use crate::thunks::{self, EXIT_STOP, Thunks};
+use crate::words;
+
+/// What a translation is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BlockKey {
+    /// RAM page number.
+    pub page: u64,
+    /// Offset of the first instruction in it.
+    pub offset: u16,
+    /// [`cpu::Cpu::block_mode`].
+    pub mode: u64,
+    /// RAM page number of the following bytes, for a block that straddles, and only for one.
+    pub next: Option<u64>,
+}
+
+/// A translated block; valid until its page is dropped or the cache is flushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockId(u32);
+
+/// A direct jump that [`Jit::link`] can make go straight to its target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkSite {
+    exit: u32,
+    generation: u32,
+}
+
+/// How a run of translated code ended. The pc slot is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ran {
+    /// As the interpreter's exit of that name. [`Exit::Budget`] doesn't occur.
+    Exit(Exit),
+    /// As [`Exit::Next`]; and the block at pc, which is on the page of the one that was left, may be
+    /// linked to the site.
+    Link(LinkSite),
+    /// The block at pc doesn't fit in the budget (which may be 0): interpret it.
+    Tail,
+}
+
+/// What can go wrong when a cache is made.
+#[derive(Debug, thiserror::Error)]
+pub enum JitError {
+    /// The host can't run what would be made.
+    #[error(transparent)]
+    Missing(#[from] crate::Missing),
+    /// The host gave no memory.
+    #[error("mapping the code cache: {0}")]
+    Map(std::io::Error),
+    /// Our bug.
+    #[error("assembling the thunks failed")]
+    Assemble,
+    /// The layout has fewer hot slots than there are homes, or they are among the engine's.
+    #[error("the layout's hot slots don't fit")]
+    Layout,
+}
+
+/// The cache has no room: flush it, make its users forget what they know of it, and compile again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the code cache is full")]
+pub struct Full;
+
+/// Counters since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Blocks compiled.
+    pub blocks: u64,
+    /// Guest instructions in them.
+    pub insns: u64,
+    /// Host bytes in them, hot and cold.
+    pub bytes: u64,
+    /// Of these, hot.
+    pub hot_bytes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Entries into translated code.
+    pub runs: u64,
+    /// Exits to be linked.
+    pub links: u64,
+    /// Exits because a block wasn't in the jump cache.
+    pub misses: u64,
+    /// Exits to the run loop.
+    pub dispatches: u64,
+    /// Stops, traps and breakpoints.
+    pub stops: u64,
+    /// Blocks that did not fit in the budget.
+    pub tails: u64,
+}
+
+/// What an exit number means.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExitRecord {
+    pub kind: ExitKind,
+    /// Steps to give back to the budget.
+    pub give_back: u32,
+    /// Program counter as an offset from the page, unless the code has set the slot.
+    pub target: Option<i32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ExitKind {
+    /// A stop; see [`run::Ctx`].
+    Stop,
+    Next,
+    /// A direct jump within the page, of the block of this id, whose displacement is at this address.
+    Link {
+        block: u32,
+        at: u64,
+    },
+    Dispatch,
+    /// A constant trap; `None`: its value is the program counter.
+    Trap {
+        cause: u64,
+        value: Option<u64>,
+    },
+    Tail,
+}
+
+struct Compiled {
+    key: BlockKey,
+    entry: u64,
+    len: u32,
+    insns: u8,
+    live: bool,
+}
+
+#[derive(Default)]
+struct PageBlocks {
+    /// Sorted by key.
+    own: Vec<(BlockKey, u32)>,
+    /// Blocks that begin on another page and go on on this one.
+    tails: Vec<u32>,
+}
+
+/// Translated code and all that is known of it.
+pub struct Jit {
+    layout: &'static Layout,
+    cache: Cache,
+    thunks: Thunks,
+    blocks: Vec<Compiled>,
+    pages: Vec<Option<Box<PageBlocks>>>,
+    exits: Vec<ExitRecord>,
+    generation: u32,
+    generator: Generator,
+    passes: Passes,
+    stats: Stats,
+}
+
+/// Address of the thing that a block's code calls or jumps to, given as a displacement at a position.
+fn displacement(at: u64, target: u64) -> i32 {
+    target.wrapping_sub(at + 4) as i32
+}
+
+impl Jit {
+    /// A cache of `capacity` bytes (at most 1 GiB) for a guest of that layout.
+    pub fn new(layout: &'static Layout, capacity: usize) -> Result<Jit, JitError> {
+        crate::supported()?;
+        let engine = |slot: &cpu::ir::Slot| usize::from(slot.0) >= cpu::ENGINE_SLOTS;
+        if layout.hot.len() < crate::gen_regs::HOMES.len() || layout.hot.iter().any(engine) {
+            return Err(JitError::Layout);
+        }
+        let capacity = capacity.clamp(1 << 16, 1 << 30);
+        let mut cache = Cache::new(capacity)?;
+        let (bytes, thunks) = thunks::make(cache.next(), layout)?;
+        cache.append(&bytes);
+        cache.keep();
+        let mut jit = Jit {
+            layout,
+            cache,
+            thunks,
+            blocks: Vec::new(),
+            pages: Vec::new(),
+            exits: Vec::new(),
+            generation: 0,
+            generator: Generator::new(layout),
+            passes: Passes::all(),
+            stats: Stats::default(),
+        };
+        jit.forget();
+        Ok(jit)
+    }
+
+    /// Which passes run; for finding out which one is at fault. Takes effect for later compilations.
+    pub fn set_passes(&mut self, passes: Passes) {
+        self.passes = passes;
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// The block of that key.
+    pub fn find(&self, key: BlockKey) -> Option<BlockId> {
+        let page = self.pages.get(key.page as usize)?.as_ref()?;
+        let at = page.own.binary_search_by(|(k, _)| k.cmp(&key)).ok()?;
+        Some(BlockId(page.own[at].1))
+    }
+
+    /// Host address of a block's entry, for [`crate::tlb::CodeSpace::insert`] and [`Jit::run`].
+    pub fn entry(&self, block: BlockId) -> u64 {
+        self.blocks[block.0 as usize].entry
+    }
+
+    /// Translates a block. Before the instructions at page offsets `breakpoints` the code asks
+    /// [`Env::breakpoint`]. Links to blocks of its page that exist already are made at once.
+    pub fn compile(&mut self, key: BlockKey, block: &Block, breakpoints: &[u16]) -> Result<BlockId, Full> {
+        let id = self.blocks.len() as u32;
+        debug_assert!(block.verify().is_ok(), "{:?}", block.verify());
+        let input = Input {
+            block,
+            breakpoints,
+            passes: self.passes,
+            thunks: &self.thunks,
+            first_exit: self.exits.len() as u32,
+        };
+        let out = self.generator.generate(input);
+        let hot = (out.hot.pos() + 15) & !15;
+        let len = hot + out.cold.pos();
+        if len + 64 > self.cache.left() {
+            return Err(Full);
+        }
+        let entry = self.cache.next();
+        out.place_at(entry, hot);
+        let first_exit = self.exits.len();
+        for exit in &out.exits {
+            let mut record = exit.record;
+            if let ExitKind::Link { at, .. } = record.kind {
+                // The generator says where in the hot part; links are never cold.
+                record.kind = ExitKind::Link {
+                    block: id,
+                    at: entry + at,
+                };
+            }
+            self.exits.push(record);
+        }
+        self.stats.blocks += 1;
+        self.stats.insns += u64::from(block.steps());
+        self.stats.bytes += len as u64;
+        self.stats.hot_bytes += out.hot.pos() as u64;
+        self.cache.append(&out.hot.buf);
+        self.cache.append_here(entry + hot as u64, &out.cold.buf);
+        let compiled = Compiled {
+            key,
+            entry,
+            len: len as u32,
+            insns: block.steps() as u8,
+            live: true,
+        };
+        self.blocks.push(compiled);
+        self.insert(key, id);
+        for exit in first_exit..self.exits.len() {
+            let ExitRecord {
+                kind: ExitKind::Link { .. },
+                target: Some(target),
+                ..
+            } = self.exits[exit]
+            else {
+                continue;
+            };
+            let wanted = BlockKey {
+                offset: target as u16,
+                next: None,
+                ..key
+            };
+            if let Some(to) = self.find(wanted) {
+                let site = LinkSite {
+                    exit: exit as u32,
+                    generation: self.generation,
+                };
+                self.link(site, to);
+            }
+        }
+        Ok(BlockId(id))
+    }
+
+    fn page(&mut self, page: u64) -> &mut PageBlocks {
+        let index = page as usize;
+        if self.pages.len() <= index {
+            self.pages.resize_with(index + 1, || None);
+        }
+        self.pages[index].get_or_insert_with(Default::default)
+    }
+
+    fn insert(&mut self, key: BlockKey, id: u32) {
+        let own = &mut self.page(key.page).own;
+        match own.binary_search_by(|(k, _)| k.cmp(&key)) {
+            // Compiled again, with other breakpoints say: the new one counts.
+            Ok(at) => own[at].1 = id,
+            Err(at) => own.insert(at, (key, id)),
+        }
+        if let Some(next) = key.next {
+            self.page(next).tails.push(id);
+        }
+    }
+
+    /// Makes the jump at `site` go straight to `to`. Nothing happens unless both are alive, of one page and
+    /// mode, and `to` is where the jump goes and doesn't straddle.
+    pub fn link(&mut self, site: LinkSite, to: BlockId) {
+        if site.generation != self.generation {
+            return;
+        }
+        let Some(&ExitRecord {
+            kind: ExitKind::Link { block, at },
+            target,
+            ..
+        }) = self.exits.get(site.exit as usize)
+        else {
+            return;
+        };
+        let (from, to) = (&self.blocks[block as usize], &self.blocks[to.0 as usize]);
+        let wanted = BlockKey { next: None, ..to.key };
+        let here = BlockKey {
+            offset: to.key.offset,
+            next: None,
+            ..from.key
+        };
+        if from.live && to.live && wanted == to.key && wanted == here && target == Some(to.key.offset.into())
+        {
+            self.cache.patch(at, to.entry);
+        }
+    }
+
+    /// Drops all blocks made from a RAM page. Whoever caches entries must forget them. Not while a block of
+    /// it runs: leave it first.
+    pub fn drop_page(&mut self, page: u64) {
+        let Some(dropped) = self.pages.get_mut(page as usize).and_then(Option::take) else {
+            return;
+        };
+        for (key, id) in dropped.own {
+            self.blocks[id as usize].live = false;
+            if let Some(other) = key.next.filter(|n| *n != page) {
+                self.page(other).tails.retain(|t| *t != id);
+            }
+        }
+        for id in dropped.tails {
+            self.blocks[id as usize].live = false;
+            let key = self.blocks[id as usize].key;
+            if key.page != page {
+                self.page(key.page).own.retain(|(_, own)| *own != id);
+            }
+        }
+    }
+
+    /// Drops all blocks. Whoever caches entries must forget them.
+    pub fn flush(&mut self) {
+        self.stats.flushes += 1;
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        self.cache.flush();
+        self.blocks.clear();
+        self.pages.clear();
+        self.exits.clear();
+        self.exits.push(ExitRecord {
+            kind: ExitKind::Stop,
+            give_back: 0,
+            target: None,
+        });
+        debug_assert_eq!(self.exits.len() as u32, EXIT_STOP + 1);
+        self.generation = self.generation.wrapping_add(1);
+    }
+
+    /// Runs translated code from the entry of a block on, whose page's virtual base is in the page slot. The
+    /// data TLB and the jump cache are those last given to [`crate::tlb::set_data`] and
+    /// [`crate::tlb::set_jumps`] for these slots, and must be alive. Each instruction completed takes one
+    /// from `budget`.
+    pub fn run<E: Env>(&mut self, env: &mut E, entry: u64, budget: &mut u64) -> Ran {
+        assert!(self.cache.contains(entry), "no entry of a block");
+        let regs = env.regs().words();
+        assert!(
+            regs[words::TLB] != 0 && regs[words::JUMPS] != 0,
+            "the engine words are not set"
+        );
+        self.stats.runs += 1;
+        // The assertions are what can be checked of what the function asks for.
+        #[allow(unsafe_code)]
+        // SAFETY: entries of this cache are made by this generator for this layout; tlb.rs's functions
+        // set the engine words.
+        let (number, ctx) = unsafe { run::run(self.thunks.enter, entry, self.layout, env, *budget) };
+        let record = self.exits[number as usize];
+        *budget = ctx.budget.wrapping_add(u64::from(record.give_back));
+        let regs = env.regs();
+        if let Some(target) = record.target {
+            regs[self.layout.pc] = regs[self.layout.page].wrapping_add(target as i64 as u64);
+        }
+        match record.kind {
+            ExitKind::Stop => {
+                self.stats.stops += 1;
+                Ran::Exit(if ctx.breakpoint {
+                    Exit::Breakpoint
+                } else {
+                    Exit::Stop
+                })
+            }
+            ExitKind::Next => {
+                self.stats.misses += 1;
+                Ran::Exit(Exit::Next)
+            }
+            ExitKind::Link { .. } => {
+                self.stats.links += 1;
+                Ran::Link(LinkSite {
+                    exit: number,
+                    generation: self.generation,
+                })
+            }
+            ExitKind::Dispatch => {
+                self.stats.dispatches += 1;
+                Ran::Exit(Exit::Dispatch)
+            }
+            ExitKind::Trap { cause, value } => {
+                self.stats.stops += 1;
+                let value = value.unwrap_or(regs[self.layout.pc]);
+                Ran::Exit(Exit::Trap(Trap { cause, value }))
+            }
+            ExitKind::Tail => {
+                self.stats.tails += 1;
+                Ran::Tail
+            }
+        }
+    }
+
+    /// The host code of a block, for dumps.
+    pub fn code(&self, block: BlockId) -> &[u8] {
+        let block = &self.blocks[block.0 as usize];
+        self.cache.bytes(block.entry, block.len as usize)
+    }
+
+    /// Writes a line for each living block in the format of `perf`'s map files (`/tmp/perf-<pid>.map`):
+    /// start, size and name, which is the guest's page, offset and mode.
+    pub fn write_perf_map(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
+        for block in self.blocks.iter().filter(|b| b.live) {
+            let BlockKey {
+                page, offset, mode, ..
+            } = block.key;
+            let (entry, len, insns) = (block.entry, block.len, block.insns);
+            writeln!(
+                out,
+                "{entry:x} {len:x} guest_{page:x}_{offset:03x}_m{mode:x}_n{insns}"
+            )?;
+        }
+        Ok(())
+    }
+}

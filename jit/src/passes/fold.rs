@@ -1,0 +1,88 @@
+//! Ops on constants become constants; identities become their operand's name.
+
+use cpu::ir::{Bin, Op, Un, Val, Width, eval_bin, eval_cmp, eval_un};
+
+use super::map_operands;
+
+/// Folds in `ops` and renames in the operands of the terminal.
+pub(crate) fn fold(ops: &mut [Op], terminal: &mut [Option<Val>; 2], names: &mut Vec<Val>) {
+    names.clear();
+    for at in 0..ops.len() {
+        map_operands(&mut ops[at], |v| names[usize::from(v.0)]);
+        let constant = |v: Val| match ops[usize::from(v.0)] {
+            Op::Const(c) => Some(c),
+            _ => None,
+        };
+        let mut name = Val(at as u16);
+        let folded = match ops[at] {
+            Op::Un(un, v) => constant(v).map(|v| eval_un(un, v)),
+            Op::Bin(bin, width, a, b) => match (constant(a), constant(b)) {
+                (Some(a), Some(b)) => Some(eval_bin(bin, width, a, b)),
+                (None, Some(0)) if width == Width::W64 && zero_is_identity(bin) => {
+                    name = a;
+                    None
+                }
+                _ => None,
+            },
+            Op::Cmp(cond, width, a, b) => match (constant(a), constant(b)) {
+                (Some(a), Some(b)) => Some(u64::from(eval_cmp(cond, width, a, b))),
+                _ => None,
+            },
+            Op::Select(c, a, b) => {
+                match constant(c) {
+                    Some(0) => name = b,
+                    Some(_) => name = a,
+                    None => {}
+                }
+                None
+            }
+            _ => None,
+        };
+        if let Some(c) = folded {
+            ops[at] = Op::Const(c);
+        } else if let Op::Un(un, v) = ops[at]
+            && is_no_change(un, &ops[usize::from(v.0)])
+        {
+            name = v;
+        }
+        names.push(name);
+    }
+    for v in terminal.iter_mut().flatten() {
+        *v = names[usize::from(v.0)];
+    }
+}
+
+fn zero_is_identity(bin: Bin) -> bool {
+    matches!(
+        bin,
+        Bin::Add | Bin::Sub | Bin::Or | Bin::Xor | Bin::Shl | Bin::Shr | Bin::Sar | Bin::Rol | Bin::Ror
+    )
+}
+
+/// Whether the value of `of` is what `un` would make of it.
+fn is_no_change(un: Un, of: &Op) -> bool {
+    use cpu::ir::Size::{B1, B2, B4};
+    match (un, of) {
+        (Un::Sext32, Op::Un(Un::Sext8 | Un::Sext16 | Un::Sext32 | Un::Zext8 | Un::Zext16, _)) => true,
+        (
+            Un::Sext32,
+            Op::Load { size: B1 | B2, .. }
+            | Op::Load {
+                size: B4,
+                signed: true,
+                ..
+            },
+        ) => true,
+        (
+            Un::Zext32,
+            Op::Bin(_, Width::W32, ..)
+            | Op::Load {
+                size: B1 | B2 | B4,
+                signed: false,
+                ..
+            },
+        ) => true,
+        (Un::Zext8 | Un::Zext16 | Un::Zext32 | Un::Sext8 | Un::Sext16 | Un::Sext32, Op::Cmp(..)) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,150 @@
+//! What is done to the ops of a block before code is made of them. Each pass is a file and can be turned
+//! off, to find out which one is at fault. All work in place on a copy of the ops; an op that is no
+//! longer needed becomes an unused constant.
+//!
+//! ```text
+//!   forward   a slot read again is the value that it holds      fold   constants, identities
+//!   dead      sets that nothing can see, values that nobody uses
+//! ```
+//! Two more are decisions of `plan.rs` that can be turned off here: `homes` (results computed right into
+//! their home) and `share` (one TLB check for all accesses off one base).
+
+mod dead;
+mod fold;
+mod forward;
+
+pub(crate) use dead::{Uses, dead};
+pub(crate) use fold::fold;
+pub(crate) use forward::forward;
+
+use cpu::ir::{Op, Val};
+
+/// A set of passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passes(u8);
+
+impl Passes {
+    /// Slots read again.
+    pub const FORWARD: Passes = Passes(1);
+    /// Constants and identities.
+    pub const FOLD: Passes = Passes(2);
+    /// Sets that nothing can see.
+    pub const DEAD: Passes = Passes(4);
+    /// Results right into homes.
+    pub const HOMES: Passes = Passes(8);
+    /// Shared TLB checks.
+    pub const SHARE: Passes = Passes(16);
+
+    const NAMES: [(&'static str, Passes); 5] = [
+        ("forward", Passes::FORWARD),
+        ("fold", Passes::FOLD),
+        ("dead", Passes::DEAD),
+        ("homes", Passes::HOMES),
+        ("share", Passes::SHARE),
+    ];
+
+    /// Every pass.
+    pub const fn all() -> Passes {
+        Passes(31)
+    }
+
+    /// No pass.
+    pub const fn none() -> Passes {
+        Passes(0)
+    }
+
+    /// These without `pass`.
+    pub const fn without(self, pass: Passes) -> Passes {
+        Passes(self.0 & !pass.0)
+    }
+
+    /// Whether all of `pass` are in it.
+    pub const fn has(self, pass: Passes) -> bool {
+        self.0 & pass.0 == pass.0
+    }
+
+    /// The pass of that name.
+    pub fn named(name: &str) -> Option<Passes> {
+        Passes::NAMES.iter().find(|(n, _)| *n == name).map(|(_, p)| *p)
+    }
+
+    /// The names of all passes.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Passes::NAMES.iter().map(|(n, _)| *n)
+    }
+}
+
+/// Replaces each operand by what `f` makes of it.
+pub(crate) fn map_operands(op: &mut Op, mut f: impl FnMut(Val) -> Val) {
+    match op {
+        Op::Const(_) | Op::Page(_) | Op::Get(_) | Op::GetF(_) => {}
+        Op::Set(_, v)
+        | Op::SetF(_, v)
+        | Op::Un(_, v)
+        | Op::FromBits(v)
+        | Op::ToBits(_, v)
+        | Op::FUn(_, _, _, v)
+        | Op::FClass(_, v)
+        | Op::FToInt(_, _, _, v)
+        | Op::FFromInt(_, _, _, v)
+        | Op::Load { addr: v, .. }
+        | Op::LoadF { addr: v, .. } => *v = f(*v),
+        Op::Bin(_, _, a, b)
+        | Op::Cmp(_, _, a, b)
+        | Op::FBin(_, _, _, a, b)
+        | Op::FCmp(_, _, a, b)
+        | Op::Store {
+            addr: a, value: b, ..
+        }
+        | Op::StoreF {
+            addr: a, value: b, ..
+        }
+        | Op::Rmw {
+            addr: a, value: b, ..
+        } => {
+            *a = f(*a);
+            *b = f(*b);
+        }
+        Op::Select(c, a, b) => {
+            *c = f(*c);
+            *a = f(*a);
+            *b = f(*b);
+        }
+        Op::FFma { args, .. } => args.iter_mut().for_each(|v| *v = f(*v)),
+        Op::Call { args, .. } => args.iter_mut().flatten().for_each(|v| *v = f(*v)),
+    }
+}
+
+/// Whether an op does nothing but yield its value.
+pub(crate) fn is_pure(op: &Op) -> bool {
+    use cpu::ir::FUn;
+    match op {
+        Op::Const(_)
+        | Op::Page(_)
+        | Op::Get(_)
+        | Op::GetF(_)
+        | Op::Un(..)
+        | Op::Bin(..)
+        | Op::Cmp(..)
+        | Op::Select(..)
+        | Op::FromBits(_)
+        | Op::ToBits(..)
+        | Op::FClass(..)
+        | Op::FUn(FUn::Neg | FUn::Abs | FUn::Unbox | FUn::Box, ..) => true,
+        // They raise flags.
+        Op::FBin(..)
+        | Op::FUn(FUn::Sqrt | FUn::Convert, ..)
+        | Op::FFma { .. }
+        | Op::FCmp(..)
+        | Op::FToInt(..)
+        | Op::FFromInt(..) => false,
+        Op::Set(..)
+        | Op::SetF(..)
+        | Op::Load { .. }
+        | Op::LoadF { .. }
+        | Op::Store { .. }
+        | Op::StoreF { .. }
+        | Op::Rmw { .. }
+        | Op::Call { .. } => false,
+    }
+}

@@ -1,0 +1,236 @@
+//! The fixed pieces of host code: into translated code, out of it, and from it to Rust and back.
+//!
+//! ```text
+//!   run --enter--> block ... block --exit(eax = exit number)--> run
+//!                    |
+//!                    +-- cold stub: push arguments; call thunk --> stores homes and MXCSR, calls Rust,
+//!                        loads them again --> result on the top of the stack, ZF = Done
+//! ```
+//!
+//! A thunk preserves every register (homes as Rust left them in their slots), so that a slow path changes
+//! nothing that the allocator knows. [`cpu::Outcome::Stop`] never comes back to the stub.
+
+use cpu::Layout;
+use dynasmrt::x64::X64Relocation;
+use dynasmrt::{AssemblyOffset, DynasmApi, DynasmLabelApi, VecAssembler, dynasm};
+
+use crate::JitError;
+use crate::gen_regs::HOMES;
+use crate::run::{self, Ctx};
+use crate::words::{BIAS, CTX, FRAME, HOST_MXCSR, SCRATCH, TLB};
+
+/// Exit number of a stop in the middle of an instruction; [`Ctx`] says more.
+pub const EXIT_STOP: u32 = 0;
+
+/// Addresses of the thunks and of the constants beside them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Thunks {
+    /// `extern "sysv64" fn(words, code, ctx) -> exit number`
+    pub enter: u64,
+    /// Jumped to with the exit number in eax.
+    pub exit: u64,
+    /// Access or breakpoint: `[desc][value][address -> result]`; without and with vector registers alive.
+    pub access: [u64; 2],
+    /// Helper: `[desc][helper][arg 2][arg 1][arg 0 -> result]`.
+    pub call: [u64; 2],
+    /// Soft floating point: `[desc][c][b][a -> result]`; keeps all vector registers.
+    pub soft: u64,
+    /// 16-byte constants, see the numbers below.
+    pub constants: u64,
+}
+
+/// Index of the constants.
+pub mod constant {
+    /// Sign bits of binary32 and binary64.
+    pub const SIGN32: u64 = 0;
+    pub const SIGN64: u64 = 16;
+    /// All but the sign.
+    pub const ABS32: u64 = 32;
+    pub const ABS64: u64 = 48;
+    /// High half of a NaN box.
+    pub const BOX: u64 = 64;
+    /// Canonical NaNs.
+    pub const NAN32: u64 = 80;
+    pub const NAN64: u64 = 96;
+    /// 2^63 and 2^31, for unsigned conversions.
+    pub const VALUES: [u64; 7] = [
+        1 << 31,
+        1 << 63,
+        0x7fff_ffff,
+        0x7fff_ffff_ffff_ffff,
+        0xffff_ffff_0000_0000,
+        0x7fc0_0000,
+        0x7ff8_0000_0000_0000,
+    ];
+}
+
+type Ops = VecAssembler<X64Relocation>;
+
+struct Maker<'a> {
+    ops: Ops,
+    layout: &'a Layout,
+}
+
+/// The bytes, and where things are once they stand at `base`.
+pub fn make(base: u64, layout: &Layout) -> Result<(Vec<u8>, Thunks), JitError> {
+    let mut m = Maker {
+        ops: Ops::new(base as usize),
+        layout,
+    };
+    let mut thunks = Thunks::default();
+    let at = |offset: AssemblyOffset| base + offset.0 as u64;
+    thunks.constants = at(m.ops.offset());
+    for value in constant::VALUES {
+        m.ops.push_u64(value);
+        m.ops.push_u64(0);
+    }
+    thunks.enter = at(m.enter());
+    thunks.exit = at(m.exit());
+    for vectors in [false, true] {
+        thunks.access[usize::from(vectors)] = at(m.callback(3, vectors, Target::Field(Ctx::SLOW)));
+        thunks.call[usize::from(vectors)] = at(m.callback(5, vectors, Target::Field(Ctx::CALL)));
+    }
+    thunks.soft = at(m.callback(4, true, Target::Function(run::soft as *const () as u64)));
+    let bytes = m.ops.finalize().map_err(|_| JitError::Assemble)?;
+    Ok((bytes, thunks))
+}
+
+/// What a thunk calls.
+enum Target {
+    /// A function pointer in [`Ctx`], called with (ctx, arguments, budget).
+    Field(i32),
+    /// A function, called likewise.
+    Function(u64),
+}
+
+impl Maker<'_> {
+    fn begin(&mut self) -> AssemblyOffset {
+        self.ops.align(16, 0xcc);
+        self.ops.offset()
+    }
+
+    fn slot(slot: cpu::ir::Slot) -> i32 {
+        i32::from(slot.0) * 8 - BIAS
+    }
+
+    fn load_homes(&mut self) {
+        for (slot, home) in self.layout.hot.iter().zip(HOMES) {
+            dynasm!(self.ops ; .arch x64 ; mov Rq(home.0), [rbp + Self::slot(*slot)]);
+        }
+    }
+
+    fn store_homes(&mut self) {
+        for (slot, home) in self.layout.hot.iter().zip(HOMES) {
+            dynasm!(self.ops ; .arch x64 ; mov [rbp + Self::slot(*slot)], Rq(home.0));
+        }
+    }
+
+    /// Loads MXCSR from the environment slot; the frame is `up` bytes above rsp. Whatever the slot holds,
+    /// exceptions stay masked and no reserved bit is set.
+    fn load_mxcsr(&mut self, up: i32) {
+        let slot = Self::slot(self.layout.fp_env);
+        dynasm!(self.ops ; .arch x64
+            ; mov ecx, [rbp + slot]
+            ; and ecx, 0x603f
+            ; or ecx, 0x1f80
+            ; mov [rsp + up + SCRATCH], ecx
+            ; ldmxcsr [rsp + up + SCRATCH]);
+    }
+
+    /// Stores MXCSR into the slot in canonical form, and loads the host's.
+    fn store_mxcsr(&mut self, up: i32) {
+        let slot = Self::slot(self.layout.fp_env);
+        let keep = 0x6000 | (self.layout.fp_flags & 0x3f) as i32;
+        dynasm!(self.ops ; .arch x64
+            ; stmxcsr [rsp + up + SCRATCH]
+            ; mov ecx, [rsp + up + SCRATCH]
+            ; and ecx, keep
+            ; or ecx, 0x1f80
+            ; mov [rbp + slot], rcx
+            ; ldmxcsr [rsp + up + HOST_MXCSR]);
+    }
+
+    fn enter(&mut self) -> AssemblyOffset {
+        let start = self.begin();
+        let tlb = TLB as i32 * 8 - BIAS;
+        dynasm!(self.ops ; .arch x64
+            ; push rbx ; push rbp ; push r12 ; push r13 ; push r14 ; push r15
+            ; sub rsp, FRAME
+            ; mov [rsp + CTX], rdx
+            ; lea rbp, [rdi + BIAS]
+            ; mov rax, rsi
+            ; stmxcsr [rsp + HOST_MXCSR]
+            ; mov r14, [rbp + tlb]
+            ; mov r15, [rdx + Ctx::BUDGET]);
+        self.load_mxcsr(0);
+        self.load_homes();
+        dynasm!(self.ops ; .arch x64 ; jmp rax);
+        start
+    }
+
+    fn exit(&mut self) -> AssemblyOffset {
+        let start = self.begin();
+        self.store_homes();
+        self.store_mxcsr(0);
+        dynasm!(self.ops ; .arch x64
+            ; mov rdx, [rsp + CTX]
+            ; mov [rdx + Ctx::BUDGET], r15
+            ; ->leave:
+            ; add rsp, FRAME
+            ; pop r15 ; pop r14 ; pop r13 ; pop r12 ; pop rbp ; pop rbx
+            ; ret);
+        start
+    }
+
+    /// Arguments and the return address lie on the stack. See the module's documentation.
+    fn callback(&mut self, arguments: i32, vectors: bool, target: Target) -> AssemblyOffset {
+        let start = self.begin();
+        let tlb = TLB as i32 * 8 - BIAS;
+        // Frame, arguments, return address, four temporaries: then aligned.
+        let saved = 8 * (arguments + 1 + 4);
+        let room = if vectors { 128 } else { 0 } + (saved & 8);
+        let up = saved + room;
+        let args = room + 40;
+        dynasm!(self.ops ; .arch x64
+            ; push rax ; push rcx ; push rdx ; push rsi
+            ; sub rsp, room);
+        if vectors {
+            for x in 0..16u8 {
+                dynasm!(self.ops ; .arch x64 ; movsd [rsp + i32::from(x) * 8], Rx(x));
+            }
+        }
+        self.store_homes();
+        self.store_mxcsr(up);
+        dynasm!(self.ops ; .arch x64
+            ; mov rdi, [rsp + up + CTX]
+            ; lea rsi, [rsp + args]
+            ; mov rdx, r15);
+        match target {
+            Target::Field(field) => dynasm!(self.ops ; .arch x64
+                ; call QWORD [rdi + field]
+                ; cmp eax, 2
+                ; jne >go_on
+                ; lea rsp, [rsp + up]
+                ; xor eax, eax
+                ; jmp ->leave
+                ; go_on:),
+            Target::Function(address) => dynasm!(self.ops ; .arch x64
+                ; mov rax, QWORD address as i64
+                ; call rax),
+        }
+        self.load_mxcsr(up);
+        self.load_homes();
+        if vectors {
+            for x in 0..16u8 {
+                dynasm!(self.ops ; .arch x64 ; movsd Rx(x), [rsp + i32::from(x) * 8]);
+            }
+        }
+        dynasm!(self.ops ; .arch x64
+            ; mov r14, [rbp + tlb]
+            ; add rsp, room
+            ; test eax, eax
+            ; pop rsi ; pop rdx ; pop rcx ; pop rax
+            ; ret (arguments as i16 - 1) * 8);
+        start
+    }
+}
