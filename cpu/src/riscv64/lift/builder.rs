@@ -1,8 +1,6 @@
 //! The builder of a block: ops, what slots hold, and folding of constants.
 
-use crate::ir::{
-    Bin, Insn, MAX_INSNS, Op, Slot, Target, Terminal, TrapValue, Un, Val, Width, eval_bin, eval_un,
-};
+use crate::ir::{Bin, Insn, Op, Slot, Target, Terminal, TrapValue, Un, Val, Width, eval_bin, eval_un};
 use crate::riscv64::helper;
 use crate::riscv64::rows::{F, X};
 use crate::riscv64::slots;
@@ -31,8 +29,8 @@ impl Lifter {
     pub fn new(mode: u64) -> Lifter {
         Lifter {
             mode,
-            insns: Vec::with_capacity(MAX_INSNS),
-            ops: Vec::with_capacity(4 * MAX_INSNS),
+            insns: Vec::with_capacity(16),
+            ops: Vec::with_capacity(64),
             held: [None; slots::END as usize],
             constants: Vec::new(),
             insn: 0,
@@ -41,7 +39,10 @@ impl Lifter {
         }
     }
 
-    pub fn finish(self) -> (Vec<Insn>, Vec<Op>) {
+    pub fn finish(mut self) -> (Vec<Insn>, Vec<Op>) {
+        // Blocks may be kept in great number.
+        self.insns.shrink_to_fit();
+        self.ops.shrink_to_fit();
         (self.insns, self.ops)
     }
 
@@ -213,23 +214,28 @@ impl Lifter {
 
     pub fn bin(&mut self, bin: Bin, width: Width, a: Val, b: Val) -> Val {
         match (self.def(a), self.def(b)) {
-            (Op::Const(x), Op::Const(y)) => return self.constant(eval_bin(bin, width, x, y)),
-            (_, Op::Const(0)) if width == Width::W64 && is_identity_at_zero(bin) => return a,
-            (Op::Const(0), _) if width == Width::W64 && matches!(bin, Bin::Add | Bin::Or | Bin::Xor) => {
-                return b;
-            }
-            (Op::Page(p), Op::Const(c)) | (Op::Const(c), Op::Page(p))
-                if bin == Bin::Add && width == Width::W64 =>
-            {
+            (_, Op::Const(c)) => self.bin_constant(bin, width, a, c),
+            (Op::Const(c), _) if is_commutative(bin) => self.bin_constant(bin, width, b, c),
+            _ => self.op(Op::Bin(bin, width, a, b)),
+        }
+    }
+
+    /// An operation whose second operand is a constant, which becomes an op only if it is needed.
+    pub fn bin_constant(&mut self, bin: Bin, width: Width, a: Val, c: u64) -> Val {
+        match (self.def(a), width) {
+            (Op::Const(known), _) => return self.constant(eval_bin(bin, width, known, c)),
+            (_, Width::W64) if c == 0 && is_identity_at_zero(bin) => return a,
+            (Op::Page(p), Width::W64) if bin == Bin::Add => {
                 let sum = i32::try_from(c as i64).ok().and_then(|c| p.checked_add(c));
                 if let Some(sum) = sum {
                     return self.op(Op::Page(sum));
                 }
             }
-            (_, Op::Const(u64::MAX)) if bin == Bin::Xor && width == Width::W64 => return self.un(Un::Not, a),
+            (_, Width::W64) if c == u64::MAX && bin == Bin::Xor => return self.un(Un::Not, a),
             _ => {}
         }
-        self.op(Op::Bin(bin, width, a, b))
+        let c = self.constant(c);
+        self.op(Op::Bin(bin, width, a, c))
     }
 
     /// A base and an offset whose sum is `x[base] + offset`, the offset 0 if the base is constant.
@@ -243,11 +249,7 @@ impl Lifter {
 
     /// `v + c`.
     pub fn add(&mut self, v: Val, c: i32) -> Val {
-        if c == 0 {
-            return v;
-        }
-        let c = self.constant(c as u64);
-        self.bin(Bin::Add, Width::W64, v, c)
+        self.bin_constant(Bin::Add, Width::W64, v, c as u64)
     }
 
     pub fn call(&mut self, helper: u16, args: [Option<Val>; 3]) -> Val {
@@ -259,4 +261,12 @@ impl Lifter {
 fn is_identity_at_zero(bin: Bin) -> bool {
     use Bin::*;
     matches!(bin, Add | Sub | Or | Xor | Shl | Shr | Sar | Rol | Ror)
+}
+
+fn is_commutative(bin: Bin) -> bool {
+    use Bin::*;
+    matches!(
+        bin,
+        Add | And | Or | Xor | Mul | MulhU | MulhS | MinS | MaxS | MinU | MaxU
+    )
 }

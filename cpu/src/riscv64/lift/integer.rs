@@ -1,7 +1,7 @@
 //! What integer rows say: arithmetic, memory and control flow.
 
 use super::Lifter;
-use crate::ir::{Bin, Cond, Op, Rmw, Size, Target, Terminal, Un, Val, Width, eval_cmp};
+use crate::ir::{Bin, Cond, Op, Rmw, Size, Target, Terminal, Un, Val, Width, eval_bin, eval_cmp};
 use crate::riscv64::helper;
 use crate::riscv64::rows::{Amo, Load, Lr, R, Shift, Store, Unary, X};
 
@@ -34,8 +34,11 @@ impl Lifter {
     }
 
     pub fn alu_imm(&mut self, bin: Bin, rd: X, rs1: X, imm: i32) {
-        let (a, b) = (self.x(rs1), self.constant(imm as u64));
-        let v = self.bin(bin, Width::W64, a, b);
+        if rs1 == X(0) {
+            return self.constant_to(rd, eval_bin(bin, Width::W64, 0, imm as u64));
+        }
+        let a = self.x(rs1);
+        let v = self.bin_constant(bin, Width::W64, a, imm as u64);
         self.set_x(rd, v);
     }
 

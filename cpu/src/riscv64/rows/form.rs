@@ -156,17 +156,17 @@ const fn imm_s(insn: u32) -> i32 {
 }
 
 const fn imm_b(insn: u32) -> i32 {
-    insn as i32 >> 31 << 12
-        | (insn >> 7 & 1) as i32 * 0x800
-        | (insn >> 25 & 0x3f) as i32 * 0x20
-        | (insn >> 8 & 0xf) as i32 * 2
+    (insn as i32 >> 31 << 12)
+        | ((insn >> 7 & 1) as i32 * 0x800)
+        | ((insn >> 25 & 0x3f) as i32 * 0x20)
+        | ((insn >> 8 & 0xf) as i32 * 2)
 }
 
 const fn imm_j(insn: u32) -> i32 {
-    insn as i32 >> 31 << 20
+    (insn as i32 >> 31 << 20)
         | (insn & 0xff000) as i32
-        | (insn >> 20 & 1) as i32 * 0x800
-        | (insn >> 21 & 0x3ff) as i32 * 2
+        | ((insn >> 20 & 1) as i32 * 0x800)
+        | ((insn >> 21 & 0x3ff) as i32 * 2)
 }
 
 fn rm(insn: u32) -> Option<RmField> {

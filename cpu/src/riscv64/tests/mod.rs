@@ -28,6 +28,7 @@ use super::slots::*;
 use crate::Lifted;
 use crate::ir::{MAX_INSNS, Terminal};
 
+mod blocks;
 mod golden;
 mod objdump;
 mod qemu;

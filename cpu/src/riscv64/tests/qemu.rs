@@ -287,7 +287,7 @@ impl Generator {
             // Ties: halves, and what lies between two singles.
             10 | 12 | 13 => {
                 let half = f64::from((random % 64) as i32 - 32) / 2.0;
-                if pick % 2 == 0 {
+                if pick.is_multiple_of(2) {
                     half.to_bits()
                 } else {
                     u64::from((half as f32).to_bits()) | 0xffff_ffff << 32

@@ -132,7 +132,7 @@ impl Env for World {
         }
     }
     fn rmw(&mut self, _: Here, op: Rmw, addr: u64, size: Size, value: u64) -> (Outcome, u64) {
-        if addr % size.bytes() != 0 {
+        if !addr.is_multiple_of(size.bytes()) {
             let trap = self.hart.misaligned(addr, Access::Write);
             return self.stop(trap);
         }
