@@ -600,6 +600,18 @@ impl History {
         // What is left in the log at the last boundary: the end itself.
         let (at, time) = (self.machine.icount(), self.machine.time());
         let end = self.log.as_ref().and_then(|log| log.end().2);
+        if let Some(end @ (End::PowerOff(_) | End::WaitsForever)) = end {
+            let stopped = self
+                .machine
+                .run(Icount(at.0 + 1), &Stops::default(), FirstStep::Counts)?;
+            if stopped != Stopped::End(end) {
+                return Err(MachineError::Short {
+                    at,
+                    end: self.end,
+                    why: format!("{stopped:?}"),
+                });
+            }
+        }
         self.machine.finish_replay(at, time, end)?;
         let position = self.machine.door_position();
         Ok(Verified {

@@ -207,6 +207,9 @@ impl Machine {
                 return Ok(Stopped::Interrupted);
             }
             self.boundary()?;
+            if self.ended.is_some() {
+                continue;
+            }
             if let Some(stop) = self.sys.watching.hit.take() {
                 return Ok(Stopped::Hit(stop));
             }
@@ -267,13 +270,15 @@ impl Machine {
     fn boundary(&mut self) -> Result<(), MachineError> {
         self.sys.leave = false;
         self.apply_pins();
-        match self.sys.power.take() {
+        match self.sys.power {
+            // It stays asked for: the state at this boundary is the same before and after.
             Some(Power::Off { code }) => {
                 self.sys.tell(Effect::PowerOff { code });
                 self.ended = Some(End::PowerOff(code));
                 return self.fail();
             }
             Some(Power::Reset) => {
+                self.sys.power = None;
                 self.sys.tell(Effect::Reset);
                 (self.reset)(&mut self.sys, &mut self.harts);
                 self.worked = true;

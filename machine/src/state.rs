@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use icount::{Clock, End, Icount};
+use icount::{Clock, Icount};
 use serde::{Deserialize, Serialize};
 use snapshot::{Edit, PageRef, PageSource, Root, Tree, ZERO_PAGE, whole_root};
 
@@ -28,7 +28,6 @@ struct Saved {
     clock: Clock,
     current: u8,
     schedule: Schedule,
-    ended: Option<End>,
     end_slice: bool,
     power: Option<Option<u32>>,
     lines: Vec<bool>,
@@ -89,7 +88,6 @@ impl Machine {
             clock: self.sys.clock,
             current: self.sys.current,
             schedule: self.schedule.clone(),
-            ended: self.ended,
             end_slice: self.sys.end_slice,
             power: self.sys.power.map(|p| match p {
                 devices::Power::Off { code } => Some(code),
@@ -197,7 +195,7 @@ impl Machine {
         self.sys.clock = saved.clock;
         self.sys.current = saved.current;
         self.schedule = saved.schedule;
-        self.ended = saved.ended;
+        self.ended = None;
         self.sys.end_slice = saved.end_slice;
         self.sys.power = saved.power.map(|p| match p {
             Some(code) => devices::Power::Off { code },
