@@ -75,6 +75,7 @@ pub struct Generator {
     uses: Uses,
     plan: Plan,
     names: Vec<Val>,
+    boundary: Vec<bool>,
     /// Per value, host addresses of groups behind those of ops: 1 + index of the last op that uses it.
     last: Vec<u16>,
     alloc: Alloc,
@@ -108,6 +109,7 @@ impl Generator {
             uses: Uses::default(),
             plan: Plan::default(),
             names: Vec::new(),
+            boundary: Vec::new(),
             last: Vec::new(),
             alloc: Alloc::default(),
             thunks: Thunks::default(),
@@ -199,16 +201,20 @@ impl Generator {
             (Terminal::Indirect(v), [Some(x), _]) => *v = x,
             _ => {}
         }
-        let asks = |at: usize| {
-            let mut here = block.insns.iter().filter(|i| usize::from(i.first_op) == at);
-            here.any(|i| input.breakpoints.contains(&i.offset))
-        };
-        let remove = input.passes.has(Passes::DEAD);
-        if input.breakpoints.is_empty() {
-            passes::dead(&mut self.ops, operands, remove, |_| false, &mut self.uses);
-        } else {
-            passes::dead(&mut self.ops, operands, remove, asks, &mut self.uses);
+        // The block can be left before an instruction with a breakpoint, and after one that can trap.
+        self.boundary.clear();
+        self.boundary.resize(len + 1, false);
+        for (i, insn) in block.insns.iter().enumerate() {
+            if input.breakpoints.contains(&insn.offset) {
+                self.boundary[usize::from(insn.first_op).min(len)] = true;
+            }
+            let ops = block.ops_of(i);
+            if ops.clone().any(|at| block.ops[at].can_trap()) {
+                self.boundary[ops.end.min(len)] = true;
+            }
         }
+        let remove = input.passes.has(Passes::DEAD);
+        passes::dead(&mut self.ops, operands, remove, &self.boundary, &mut self.uses);
         self.plan.clear(self.ops.len());
         if input.passes.has(Passes::HOMES) {
             self.plan.hint(block, &self.ops, &self.uses, &self.home_of);
@@ -476,9 +482,4 @@ fn prefix(block: &Block, insns: usize) -> Block {
 /// The operand of a comparison that is a constant goes second.
 fn swap_constant(g: &Generator, a: u16, b: u16) -> bool {
     g.constant(a).is_some() && g.constant(b).is_none()
-}
-
-/// A register or memory, for ops that take no immediate.
-fn is_imm(operand: Operand) -> bool {
-    matches!(operand, Operand::Imm(_))
 }

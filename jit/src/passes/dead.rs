@@ -17,12 +17,12 @@ pub(crate) struct Uses {
     pub count: Vec<u16>,
 }
 
-/// `boundary(at)`: whether the block can be left before op `at` for a reason other than the op itself.
+/// `boundary[at]`: whether the block can be left before op `at` for a reason other than the op itself.
 pub(crate) fn dead(
     ops: &mut [Op],
     terminal: [Option<Val>; 2],
     remove_sets: bool,
-    boundary: impl Fn(usize) -> bool,
+    boundary: &[bool],
     uses: &mut Uses,
 ) {
     uses.last.clear();
@@ -60,7 +60,7 @@ pub(crate) fn dead(
                 }
             });
         }
-        if boundary(at) {
+        if boundary[at] {
             overwritten.clear();
         }
     }
