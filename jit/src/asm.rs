@@ -63,6 +63,8 @@ impl Mem {
 pub enum Rm {
     Reg(Reg),
     Mem(Mem),
+    /// Relative to the end of the instruction; the displacement is its last four bytes, to be patched.
+    Rip,
 }
 
 impl From<Reg> for Rm {
@@ -97,13 +99,13 @@ pub enum Alu {
 /// Condition codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cc {
+    O = 0,
     B = 2,
     Ae = 3,
     E = 4,
     Ne = 5,
     Be = 6,
     A = 7,
-    S = 8,
     P = 10,
     Np = 11,
     L = 12,
@@ -122,7 +124,7 @@ impl Cc {
             Cc::Be => Cc::A,
             Cc::A => Cc::Be,
             // Only ever used as it is.
-            Cc::S => Cc::S,
+            Cc::O => Cc::O,
             Cc::P => Cc::Np,
             Cc::Np => Cc::P,
             Cc::L => Cc::Ge,
@@ -185,6 +187,10 @@ impl Asm {
         let reg = (reg & 7) << 3;
         match rm {
             Rm::Reg(r) => self.buf.push(0xc0 | reg | (r.0 & 7)),
+            Rm::Rip => {
+                self.buf.push(reg | 5);
+                self.dword(0);
+            }
             Rm::Mem(m) => {
                 let base = m.base.0 & 7;
                 let mode = match m.disp {
@@ -213,6 +219,7 @@ impl Asm {
     fn xb(rm: Rm) -> u8 {
         match rm {
             Rm::Reg(r) => r.0 >> 3,
+            Rm::Rip => 0,
             Rm::Mem(m) => m.base.0 >> 3 | m.index.map_or(0, |(i, _)| i.0 >> 3 << 1),
         }
     }
@@ -559,6 +566,11 @@ impl Asm {
 
     pub fn fstore(&mut self, d: bool, dst: Mem, src: Xmm) {
         self.ins(Self::scalar(d), false, 0x0f11, src.0, dst.into(), false);
+    }
+
+    /// movss or movsd from a constant.
+    pub fn fload_rip(&mut self, d: bool, dst: Xmm) {
+        self.ins(Self::scalar(d), false, 0x0f10, dst.0, Rm::Rip, false);
     }
 
     /// movaps

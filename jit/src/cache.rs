@@ -59,11 +59,6 @@ impl Cache {
         self.write.len() - self.used
     }
 
-    /// Bytes in use.
-    pub fn used(&self) -> usize {
-        self.used
-    }
-
     /// Whether an address is within what is in use.
     pub fn contains(&self, code: u64) -> bool {
         code.wrapping_sub(self.run.as_ptr() as u64) < self.used as u64

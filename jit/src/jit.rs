@@ -158,11 +158,6 @@ pub struct Jit {
     stats: Stats,
 }
 
-/// Address of the thing that a block's code calls or jumps to, given as a displacement at a position.
-fn displacement(at: u64, target: u64) -> i32 {
-    target.wrapping_sub(at + 4) as i32
-}
-
 impl Jit {
     /// A cache of `capacity` bytes (at most 1 GiB) for a guest of that layout.
     pub fn new(layout: &'static Layout, capacity: usize) -> Result<Jit, JitError> {

@@ -124,10 +124,6 @@ impl Generator {
         self.alloc.pinned &= !(1 << r.0);
     }
 
-    pub fn pin_xmm(&mut self, x: Xmm) {
-        self.alloc.pinned_xmm |= 1 << x.0;
-    }
-
     /// After an op: nothing is pinned, and what nobody needs any more is let go.
     pub fn end_op(&mut self) {
         self.alloc.pinned = 0;
@@ -280,7 +276,7 @@ impl Generator {
     }
 
     /// Where a value can be read without being loaded.
-    fn memory(&self, v: u16) -> Option<Mem> {
+    pub fn memory(&self, v: u16) -> Option<Mem> {
         let p = self.place(v);
         if p.spill != NONE {
             Some(words::spill(p.spill))

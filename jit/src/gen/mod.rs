@@ -22,7 +22,7 @@ use crate::plan::{NONE, Plan};
 use crate::run::{Desc, Kind};
 use crate::thunks::Thunks;
 
-use alloc::{Alloc, Known, Operand};
+use alloc::{Alloc, Known};
 
 /// What a translation starts from.
 pub struct Input<'a> {
