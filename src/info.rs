@@ -1,0 +1,135 @@
+//! `tickback info`: what a recording is of. Reads recordings of other model versions too.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use icount::LogReader;
+use machine::manifest::Manifest;
+use serde_json::json;
+use snapshot::Checkpoints;
+
+use crate::listing::Listing;
+use crate::outcome::Outcome;
+
+/// Say what a recording is of
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// The recording's folder
+    #[arg(value_name = "RECORDING")]
+    recording: PathBuf,
+    /// As a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Bytes of the files of a folder.
+fn size(folder: &Path) -> Result<u64> {
+    let what = || format!("can't read {}", folder.display());
+    let mut total = 0;
+    for entry in std::fs::read_dir(folder).with_context(what)? {
+        let entry = entry.with_context(what)?;
+        let metadata = entry.metadata().with_context(what)?;
+        total += if metadata.is_dir() {
+            size(&entry.path())?
+        } else {
+            metadata.len()
+        };
+    }
+    Ok(total)
+}
+
+pub fn run(arguments: &Arguments) -> Result<Outcome> {
+    let folder = &arguments.recording;
+    let manifest = Manifest::read(folder)?;
+    let log = LogReader::open(&machine::history::events_path(folder))?;
+    let checkpoints = Checkpoints::open(folder)?;
+    let (at, time, end) = log.end();
+    let counts = log.counts();
+    let config = &manifest.config;
+    let bytes = size(folder)?;
+    let log_bytes = std::fs::metadata(log.path()).map_or(0, |metadata| metadata.len());
+    let ended = end.map_or_else(
+        || "not closed (killed, or still running)".into(),
+        |end| end.to_string(),
+    );
+    let notes: Vec<String> = log
+        .recovered()
+        .map(|recovered| recovered.to_string())
+        .into_iter()
+        .chain(checkpoints.damage().iter().map(ToString::to_string))
+        .collect();
+    let replayable = manifest.check_model();
+    let mut listing = Listing::new();
+    if arguments.json {
+        let object = json!({
+            "recording": folder.display().to_string(),
+            "program": manifest.program,
+            "format": manifest.format,
+            "model": manifest.model,
+            "replayable": replayable.is_ok(),
+            "machine": config,
+            "origin": manifest.origin,
+            "steps": at,
+            "time_ns": time,
+            "end": end.map(|end| end.to_string()),
+            "inputs": counts.inputs,
+            "effects": counts.effects,
+            "disk_blocks": log.disk_blocks(),
+            "snapshots": checkpoints.len(),
+            "bytes": bytes,
+            "log_bytes": log_bytes,
+            "notes": notes,
+        });
+        let text = serde_json::to_string_pretty(&object).context("can't write the information as JSON")?;
+        listing.line(&text)?;
+        listing.end()?;
+        return Ok(Outcome::Done);
+    }
+    let mut rows = vec![
+        (
+            "recorded by",
+            format!("{}, model {}", manifest.program, manifest.model),
+        ),
+        (
+            "machine",
+            format!(
+                "{}, {} hart(s), {} MiB",
+                config.board,
+                config.harts.len(),
+                config.memory >> 20
+            ),
+        ),
+    ];
+    for (number, drive) in config.drives.iter().enumerate() {
+        let mode = if drive.read_only { ", read-only" } else { "" };
+        rows.push((
+            "drive",
+            format!("{number}: {} sectors of 512 bytes{mode}", drive.sectors),
+        ));
+    }
+    for (option, value) in &manifest.origin {
+        rows.push(("from", format!("{option} {value}")));
+    }
+    rows.push(("steps", at.to_string()));
+    rows.push(("virtual time", time.to_string()));
+    rows.push(("end", ended));
+    rows.push((
+        "inputs",
+        format!("{}, and {} disk blocks", counts.inputs, log.disk_blocks()),
+    ));
+    rows.push(("effects", counts.effects.to_string()));
+    rows.push(("snapshots", checkpoints.len().to_string()));
+    rows.push((
+        "size",
+        format!("{bytes} bytes, of which the event log {log_bytes}"),
+    ));
+    if let Err(error) = replayable {
+        rows.push(("note", error.to_string()));
+    }
+    rows.extend(notes.into_iter().map(|note| ("note", note)));
+    for (name, value) in rows {
+        listing.line(&format!("{name:<13} {value}"))?;
+    }
+    listing.end()?;
+    Ok(Outcome::Done)
+}

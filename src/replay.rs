@@ -1,0 +1,76 @@
+//! `tickback replay`: a recording run again, with everything compared.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use machine::host::{Console, Control, Request, Shown, Signals};
+use machine::{History, MachineError};
+
+use crate::outcome::Outcome;
+use crate::run;
+use crate::session::{EngineArgument, say};
+
+/// Replay a recording, checking every event and every snapshot
+///
+/// Shows the guest's console, and ends with `replay: N steps, M events, K roots, all equal`.
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    /// The recording's folder
+    #[arg(value_name = "RECORDING")]
+    recording: PathBuf,
+    /// What executes the guest's instructions
+    #[arg(long, value_enum, default_value_t = EngineArgument::Jit)]
+    engine: EngineArgument,
+    /// Don't show the guest's console
+    #[arg(long, short)]
+    quiet: bool,
+    /// Exit with the guest's own code
+    #[arg(long)]
+    guest_exit: bool,
+}
+
+pub fn run(arguments: &Arguments) -> Result<Outcome> {
+    let control = Control::new();
+    let signals = Signals::catch(&control, None)?;
+    let console = if arguments.quiet {
+        Console::none()
+    } else {
+        Console::stdout(Some(control.clone()))
+    };
+    let engine = run::engine(arguments.engine);
+    let mut history = History::open_with(&arguments.recording, engine, |door| {
+        Box::new(Shown::new(door, console))
+    })?;
+    control.attach(history.machine().interrupt_flag());
+    let log = history.log()?;
+    if let Some(recovered) = log.recovered() {
+        say(&recovered.to_string());
+    }
+    let verified = history.verify(|_| {});
+    let reached = history.machine().icount();
+    drop(history);
+    drop(signals);
+    let verified = match verified {
+        Err(MachineError::Interrupted) => {
+            if control.take() == Some(Request::OutputClosed) {
+                return Ok(Outcome::Done);
+            }
+            say(&format!(
+                "replay interrupted at icount {reached}; all was equal up to there"
+            ));
+            return Ok(Outcome::Failed);
+        }
+        other => other?,
+    };
+    match verified.end {
+        Some(end) => say(&end.to_string()),
+        None => say("the recording was not closed: it ends where its last whole frame says"),
+    }
+    eprintln!(
+        "replay: {} steps, {} events, {} roots, all equal",
+        verified.steps, verified.events, verified.roots
+    );
+    Ok(verified
+        .end
+        .map_or(Outcome::Done, |end| Outcome::of(end, arguments.guest_exit)))
+}

@@ -1,0 +1,312 @@
+//! A live run from the user's side: keys, signals, the monitor, limits, and how it ended.
+
+use std::io::{IsTerminal, Write};
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use icount::{DoorError, End, Icount, VirtualTime};
+use machine::host::{ClockMode, Console, ConsoleScript, Control, Drives, HostError, Keyboard, LiveDoor};
+use machine::host::{Request, Signals, Stopwatch};
+use machine::{MachineError, Stopped};
+
+use crate::values::{self, StopAfter};
+
+/// How time passes while the guest idles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ClockArgument {
+    /// It is skipped
+    Warp,
+    /// It passes as on the host
+    Real,
+}
+
+/// What executes the guest's instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EngineArgument {
+    /// Translation to host code
+    Jit,
+    /// Interpreter
+    Interp,
+}
+
+/// How a run goes; nothing here changes what a guest computes from the same inputs.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Run")]
+pub struct RunArguments {
+    /// What executes the guest's instructions
+    #[arg(long, value_enum, default_value_t = EngineArgument::Jit)]
+    pub engine: EngineArgument,
+    /// Idle time of the guest [default: real at a terminal, else warp]
+    #[arg(long, value_enum)]
+    clock: Option<ClockArgument>,
+    /// Type as this file says: lines `wait TEXT` and `send TEXT`, with escapes \n \r \t \\ \xNN
+    #[arg(long, value_name = "FILE")]
+    console_script: Option<PathBuf>,
+    /// End after so many steps (1e9), or at this virtual time (5s, 200ms)
+    #[arg(long, value_name = "STEPS|TIME", value_parser = values::stop_after)]
+    stop_after: Option<StopAfter>,
+    /// End when this text comes out of the console
+    #[arg(long, value_name = "TEXT", value_parser = values::escaped)]
+    exit_on: Option<Vec<u8>>,
+    /// Exit with the guest's own code
+    #[arg(long)]
+    pub guest_exit: bool,
+    /// Say at the end how many steps were made, and how fast
+    #[arg(long)]
+    stats: bool,
+}
+
+/// A run that a session leads: a machine alone, or one that is recorded.
+pub trait Live {
+    /// Runs to `until`, or until something else ends or interrupts it.
+    fn run(&mut self, until: Icount) -> Result<Stopped, MachineError>;
+    /// Steps made since power-on.
+    fn icount(&self) -> Icount;
+    /// Virtual time now.
+    fn time(&self) -> VirtualTime;
+    /// What makes [`run`](Self::run) come back soon.
+    fn interrupt_flag(&self) -> Arc<AtomicBool>;
+    /// The reset button.
+    fn reset(&mut self) -> Result<(), MachineError>;
+}
+
+/// The user's side of a run.
+pub struct Session {
+    control: Control,
+    keyboard: Option<Keyboard>,
+    clock: ClockMode,
+    script: Option<ConsoleScript>,
+    exit_on: Option<Vec<u8>>,
+    stop_after: Option<StopAfter>,
+    stats: bool,
+    // Last: while the terminal is put back, signals are still caught.
+    _signals: Signals,
+}
+
+impl Session {
+    /// Takes over the terminal, if there is one, and the signals.
+    pub fn start(arguments: &RunArguments) -> Result<Self> {
+        let script = arguments.console_script.as_deref().map(read_script).transpose()?;
+        let control = Control::new();
+        let terminal = std::io::stdin().is_terminal();
+        // A script types alone, unless a user is there to go on.
+        let keyboard = (terminal || script.is_none())
+            .then(|| Keyboard::stdin(&control))
+            .transpose()?;
+        let on_terminal = keyboard
+            .as_ref()
+            .and_then(|keyboard| keyboard.terminal().cloned());
+        let clock = match arguments.clock {
+            Some(ClockArgument::Warp) => ClockMode::Warp,
+            Some(ClockArgument::Real) => ClockMode::Real,
+            None if terminal => ClockMode::Real,
+            None => ClockMode::Warp,
+        };
+        Ok(Self {
+            _signals: Signals::catch(&control, on_terminal)?,
+            control,
+            keyboard,
+            clock,
+            script,
+            exit_on: arguments.exit_on.clone(),
+            stop_after: arguments.stop_after,
+            stats: arguments.stats,
+        })
+    }
+
+    /// The door through which the user reaches the guest.
+    pub fn door(&mut self, drives: Arc<Drives>, ns_per_step: NonZeroU64) -> LiveDoor {
+        let console = Console::stdout(Some(self.control.clone()));
+        let mut door = LiveDoor::new(self.control.clone(), console)
+            .drives(drives)
+            .clock(self.clock, ns_per_step);
+        if let Some(script) = self.script.take() {
+            door = door.script(script);
+        }
+        if let Some(text) = &self.exit_on {
+            door = door.exit_on(text);
+        }
+        if let Some(StopAfter::Time(time)) = self.stop_after {
+            door = door.stop_at(time);
+        }
+        door
+    }
+
+    /// Runs until the guest or the user ends it. The caller closes what it recorded.
+    pub fn lead(&self, live: &mut dyn Live) -> Result<End> {
+        self.control.attach(live.interrupt_flag());
+        let watch = Stopwatch::start();
+        let start = live.icount();
+        if self
+            .keyboard
+            .as_ref()
+            .is_some_and(|keyboard| keyboard.terminal().is_some())
+        {
+            say("the terminal is the guest's console; Ctrl-A x ends the run, Ctrl-A h explains the keys");
+        }
+        let end = self.run(live)?;
+        if self.stats {
+            say(&figures(live, start, watch.elapsed()));
+        }
+        Ok(end)
+    }
+
+    fn run(&self, live: &mut dyn Live) -> Result<End> {
+        let limit = match self.stop_after {
+            Some(StopAfter::Steps(steps)) => Icount(steps),
+            Some(StopAfter::Time(_)) | None => Icount::MAX,
+        };
+        loop {
+            let stopped = match live.run(limit) {
+                Ok(stopped) => stopped,
+                Err(MachineError::Door(error @ DoorError::LogFull(_))) => {
+                    if !self.wait_for_room(&error) {
+                        return Err(error.into());
+                    }
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            match stopped {
+                Stopped::End(end) => return Ok(end),
+                // A recording comes back now and then, to be looked at.
+                Stopped::Reached if live.icount() < limit => {}
+                Stopped::Reached | Stopped::Hit(_) => return Ok(End::Stopped),
+                Stopped::Interrupted => {}
+            }
+            while let Some(request) = self.control.take() {
+                if self.serve(&request, live)? {
+                    return Ok(End::Stopped);
+                }
+            }
+        }
+    }
+
+    /// Does what was asked; whether that ends the run.
+    fn serve(&self, request: &Request, live: &mut dyn Live) -> Result<bool> {
+        match request {
+            Request::Help => {
+                eprint!("{KEYS}");
+                Ok(false)
+            }
+            Request::Monitor => self.monitor(live),
+            Request::Signal(signal) => {
+                say(&format!("signal {signal}: ending the run"));
+                Ok(true)
+            }
+            // Asked for beforehand, or by a key just pressed: nothing to explain.
+            _ => Ok(true),
+        }
+    }
+
+    /// Waits a moment for the user to make room for the recording; whether to try again.
+    fn wait_for_room(&self, error: &DoorError) -> bool {
+        let Some(keyboard) = self.keyboard.as_ref().filter(|k| k.terminal().is_some()) else {
+            return false;
+        };
+        let cause = std::error::Error::source(error)
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        say(&format!(
+            "{error} ({cause}); the guest is paused; Ctrl-A c goes on, Ctrl-A x ends the run"
+        ));
+        loop {
+            match self.control.next(Duration::from_secs(1)) {
+                None | Some(Request::Help) => {}
+                Some(Request::Monitor) => return keyboard.leave_monitor().is_ok(),
+                Some(_) => return false,
+            }
+        }
+    }
+
+    /// The monitor: the guest is paused, and lines are commands.
+    fn monitor(&self, live: &mut dyn Live) -> Result<bool> {
+        say(&format!(
+            "monitor; the guest is paused at {} ({}); help lists the commands",
+            live.icount(),
+            live.time()
+        ));
+        let quit = loop {
+            eprint!("(tickback) ");
+            let _ = std::io::stderr().flush();
+            let Some(line) = self.control.line() else {
+                break self.control.is_ending();
+            };
+            match line.trim().trim_start_matches('\u{1}') {
+                "" => {}
+                "c" | "cont" | "continue" => break false,
+                "q" | "quit" => break true,
+                "when" | "info" => eprintln!("icount {}, virtual time {}", live.icount(), live.time()),
+                "reset" => {
+                    live.reset()?;
+                    break false;
+                }
+                "help" | "h" | "?" => eprint!("{COMMANDS}"),
+                other => eprintln!("'{other}' is no command; help lists them"),
+            }
+        };
+        if let Some(keyboard) = &self.keyboard {
+            keyboard.leave_monitor().map_err(|source| HostError::System {
+                action: "set the terminal's mode",
+                source,
+            })?;
+        }
+        Ok(quit)
+    }
+
+    /// What the console script has left undone, which the user should know.
+    pub fn script_pending(&self) -> Option<String> {
+        self.control.script_pending()
+    }
+}
+
+fn read_script(path: &std::path::Path) -> Result<ConsoleScript, HostError> {
+    let text = std::fs::read_to_string(path).map_err(|source| HostError::File {
+        action: "read the console script",
+        path: path.into(),
+        source,
+    })?;
+    ConsoleScript::parse(&text).map_err(|source| HostError::Script {
+        path: path.into(),
+        source,
+    })
+}
+
+/// A line of tickback's own.
+pub fn say(text: &str) {
+    eprintln!("tickback: {text}");
+}
+
+fn figures(live: &dyn Live, start: Icount, elapsed: Duration) -> String {
+    let steps = live.icount().since(start);
+    let seconds = elapsed.as_secs_f64();
+    let speed = if seconds > 0.0 {
+        steps as f64 / seconds / 1e6
+    } else {
+        0.0
+    };
+    format!(
+        "{steps} steps, {} of virtual time, in {seconds:.3} s: {speed:.1} million steps a second",
+        live.time()
+    )
+}
+
+const KEYS: &str = "\
+tickback: keys after Ctrl-A:
+  x       end the run (a recording is closed and can be replayed)
+  c       the monitor: pause the guest and type commands
+  h       this help
+  Ctrl-A  one Ctrl-A for the guest
+";
+
+const COMMANDS: &str = "\
+  continue   go on with the guest (also Ctrl-D)
+  when       where the guest is: steps made and virtual time
+  reset      press the guest's reset button and go on
+  quit       end the run (a recording is closed and can be replayed)
+";

@@ -1,0 +1,370 @@
+//! Values as people write them on the command line: sizes, numbers, dates, durations, drives.
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+
+use icount::VirtualTime;
+
+/// Whole number, decimal or `0x` hexadecimal; also `1_000_000` and `1e9`.
+pub fn number(text: &str) -> Result<u64, String> {
+    let plain = text.replace('_', "");
+    if let Some(digits) = plain.strip_prefix("0x") {
+        return u64::from_str_radix(digits, 16).map_err(|_| format!("'{text}' is no hexadecimal number"));
+    }
+    let (digits, exponent) = plain.split_once('e').unwrap_or((&plain, "0"));
+    let value = exponent
+        .parse()
+        .ok()
+        .and_then(|exponent| decimal(digits, exponent));
+    value
+        .ok_or_else(|| format!("'{text}' is no whole number below 2^64; write 1000000000, 1e9 or 0x3b9aca00"))
+}
+
+/// `digits` × 10^`exponent` if that is a whole number of 64 bits; digits may have a point.
+fn decimal(digits: &str, exponent: u32) -> Option<u64> {
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let all_digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    if whole.is_empty() || !all_digits(whole) || !all_digits(fraction) {
+        return None;
+    }
+    let fraction = fraction.trim_end_matches('0');
+    let left = exponent.checked_sub(u32::try_from(fraction.len()).ok()?)?;
+    let value: u64 = format!("{whole}{fraction}").parse().ok()?;
+    value.checked_mul(10u64.checked_pow(left)?)
+}
+
+/// Bytes, with K, M or G for powers of 1024.
+fn bytes(text: &str) -> Option<u64> {
+    let upper = text.to_ascii_uppercase();
+    let upper = upper
+        .strip_suffix("IB")
+        .or(upper.strip_suffix('B'))
+        .unwrap_or(&upper);
+    let shift = match upper.bytes().last()? {
+        b'K' => 10,
+        b'M' => 20,
+        b'G' => 30,
+        b'T' => 40,
+        _ => 0,
+    };
+    let digits = if shift == 0 {
+        upper
+    } else {
+        &upper[..upper.len() - 1]
+    };
+    let value: u64 = digits.parse().ok()?;
+    value.checked_mul(1 << shift)
+}
+
+/// Guest memory.
+pub fn memory(text: &str) -> Result<u64, String> {
+    let value = bytes(text).ok_or_else(|| format!("'{text}' is no size; write 512M or 1G"))?;
+    if !((2 << 20)..=(64 << 30)).contains(&value) {
+        return Err(format!("{text} is outside of what a machine can have: 2M to 64G"));
+    }
+    if !value.is_multiple_of(4096) {
+        return Err(format!("{text} is not a whole number of pages of 4K"));
+    }
+    Ok(value)
+}
+
+/// Steps in a hart's slice.
+pub fn slice(text: &str) -> Result<u64, String> {
+    match number(text)? {
+        steps if steps < machine::LEAST_SLICE => {
+            Err(format!("a slice has at least {} steps", machine::LEAST_SLICE))
+        }
+        steps => Ok(steps),
+    }
+}
+
+/// Virtual nanoseconds a step.
+pub fn ns_per_step(text: &str) -> Result<NonZeroU64, String> {
+    match NonZeroU64::new(number(text)?) {
+        Some(ns) if ns.get() <= 1_000_000 => Ok(ns),
+        _ => Err("a step takes 1 to 1000000 ns".into()),
+    }
+}
+
+/// Steps between snapshots.
+pub fn snapshot_grid(text: &str) -> Result<u64, String> {
+    let steps = number(text)?;
+    if steps.is_power_of_two() && steps >= 1 << 10 {
+        return Ok(steps);
+    }
+    let near = steps.max(1 << 10).checked_next_power_of_two().unwrap_or(1 << 63);
+    Err(format!(
+        "snapshots stand a power of two of at least 1024 steps apart; {near} is near"
+    ))
+}
+
+/// A text with escapes.
+pub fn escaped(text: &str) -> Result<Vec<u8>, String> {
+    match machine::host::unescape(text)? {
+        bytes if bytes.is_empty() => Err("an empty text is never seen".into()),
+        bytes => Ok(bytes),
+    }
+}
+
+/// Where a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopAfter {
+    /// After so many steps.
+    Steps(u64),
+    /// At this virtual time.
+    Time(VirtualTime),
+}
+
+/// Steps (`1000000000`, `1e9`) or virtual time (`5s`, `200ms`, `10us`, `500ns`).
+pub fn stop_after(text: &str) -> Result<StopAfter, String> {
+    let units = [("ns", 0), ("us", 3), ("ms", 6), ("s", 9)];
+    let unit = units.into_iter().find(|(unit, _)| text.ends_with(unit));
+    let Some((unit, exponent)) = unit else {
+        return number(text)
+            .map(StopAfter::Steps)
+            .map_err(|error| format!("{error}; or a time of the guest: 5s, 200ms"));
+    };
+    let time = decimal(text.trim_end_matches(unit), exponent);
+    let time = time.ok_or_else(|| format!("'{text}' is no time; write 5s, 1.5s, 200ms, 10us or 500ns"))?;
+    Ok(StopAfter::Time(VirtualTime(time)))
+}
+
+/// A drive of the guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drive {
+    /// Its image.
+    pub file: PathBuf,
+    /// The guest can't write.
+    pub read_only: bool,
+    /// The guest's writes go on to the image.
+    pub write_through: bool,
+}
+
+/// `file=PATH[,ro][,write-through]`, or the path alone.
+pub fn drive(text: &str) -> Result<Drive, String> {
+    let mut drive = Drive {
+        file: PathBuf::new(),
+        read_only: false,
+        write_through: false,
+    };
+    for (index, part) in text.split(',').enumerate() {
+        match part {
+            "ro" => drive.read_only = true,
+            "write-through" => drive.write_through = true,
+            _ if part.starts_with("file=") => drive.file = part["file=".len()..].into(),
+            _ if index == 0 && !part.contains('=') => drive.file = part.into(),
+            _ => {
+                return Err(format!(
+                    "'{part}' is unknown; write file=PATH[,ro][,write-through]"
+                ));
+            }
+        }
+    }
+    if drive.file.as_os_str().is_empty() {
+        return Err("it names no image; write file=PATH[,ro][,write-through]".into());
+    }
+    if drive.read_only && drive.write_through {
+        return Err("ro and write-through exclude each other".into());
+    }
+    Ok(drive)
+}
+
+/// Nanoseconds since 1970 of a date: `2025-06-01T12:00:00Z`, with an offset such as `+02:00`, a day alone, or
+/// seconds since 1970.
+pub fn date(text: &str) -> Result<u64, String> {
+    let seconds = match text.parse::<u64>() {
+        Ok(seconds) => Some(seconds),
+        Err(_) => rfc3339(text),
+    };
+    seconds
+        .and_then(|seconds| seconds.checked_mul(1_000_000_000))
+        .ok_or_else(|| {
+            format!(
+                "'{text}' is no date from 1970 to 2554; write 2025-06-01T12:00:00Z, or seconds since 1970"
+            )
+        })
+}
+
+/// Seconds since 1970 of a date of RFC 3339; fractions of seconds are dropped.
+fn rfc3339(text: &str) -> Option<u64> {
+    let field = |range: std::ops::Range<usize>| -> Option<i64> {
+        let digits = text.get(range)?;
+        digits.bytes().all(|b| b.is_ascii_digit()).then_some(())?;
+        digits.parse().ok()
+    };
+    let separators = |at: &[(usize, &str)]| {
+        at.iter()
+            .all(|(at, set)| text.get(*at..at + 1).is_some_and(|c| set.contains(c)))
+    };
+    let (year, month, day) = (field(0..4)?, field(5..7)?, field(8..10)?);
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let february = if leap { 29 } else { 28 };
+    let days_in = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let length = *days_in.get(usize::try_from(month - 1).ok()?)?;
+    if !separators(&[(4, "-"), (7, "-")]) || !(1..=length).contains(&day) {
+        return None;
+    }
+    // Days since 1970-01-01, by counting leap days (proleptic Gregorian calendar).
+    let before = year - 1;
+    let leap_days = |years: i64| years / 4 - years / 100 + years / 400;
+    let days = (year - 1970) * 365 + leap_days(before) - leap_days(1969)
+        + days_in[..usize::try_from(month - 1).ok()?].iter().sum::<i64>()
+        + day
+        - 1;
+    if text.len() == 10 {
+        return u64::try_from(days * 86_400).ok();
+    }
+    let (hour, minute, second) = (field(11..13)?, field(14..16)?, field(17..19)?);
+    if !separators(&[(10, "Tt "), (13, ":"), (16, ":")]) || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let mut rest = text.get(19..)?;
+    if let Some(fraction) = rest.strip_prefix('.') {
+        let digits = fraction.bytes().take_while(u8::is_ascii_digit).count();
+        rest = fraction.get(digits..).filter(|_| digits > 0)?;
+    }
+    let offset = match (rest, rest.len()) {
+        ("Z" | "z", _) => 0,
+        (_, 6) if rest.is_ascii() && rest.as_bytes()[3] == b':' => {
+            let at = text.len() - 6;
+            let minutes = field(at + 1..at + 3)? * 60 + field(at + 4..at + 6)?;
+            match rest.as_bytes()[0] {
+                b'+' => minutes,
+                b'-' => -minutes,
+                _ => return None,
+            }
+        }
+        _ => return None,
+    };
+    let seconds = days * 86_400 + hour * 3600 + minute * 60 + second - offset * 60;
+    u64::try_from(seconds).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        let good = [
+            ("0", 0),
+            ("1e9", 1_000_000_000),
+            ("2.5e3", 2500),
+            ("0xff", 255),
+            ("1_000", 1000),
+        ];
+        for (text, value) in good {
+            assert_eq!(number(text), Ok(value), "{text}");
+        }
+        for bad in [
+            "",
+            "-1",
+            "1e99",
+            "1.5",
+            "0x",
+            "x",
+            "1e-3",
+            "18446744073709551616",
+            "+5",
+            "1e",
+        ] {
+            assert!(number(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(memory("1G"), Ok(1 << 30));
+        assert_eq!(memory("512m"), Ok(512 << 20));
+        assert_eq!(memory("2MiB"), Ok(2 << 20));
+        assert_eq!(memory("2097152"), Ok(2 << 20));
+        for bad in [
+            "",
+            "G",
+            "1.5G",
+            "1M",
+            "65G",
+            "2097153",
+            "99999999999999999999",
+            "-1G",
+            "1X",
+            "é",
+        ] {
+            assert!(memory(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn ends() {
+        assert_eq!(stop_after("1e9"), Ok(StopAfter::Steps(1_000_000_000)));
+        let times = [
+            ("5s", 5_000_000_000),
+            ("1.5s", 1_500_000_000),
+            ("200ms", 200_000_000),
+            ("7ns", 7),
+        ];
+        for (text, ns) in times {
+            assert_eq!(stop_after(text), Ok(StopAfter::Time(VirtualTime(ns))), "{text}");
+        }
+        for bad in ["", "s", "5 s", "1.5ns", "-5s", "5m", "ss"] {
+            assert!(stop_after(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn dates_agree_with_the_calendar() {
+        let cases = [
+            ("1970-01-01", 0),
+            ("1970-01-01T00:00:00Z", 0),
+            ("2000-02-29T12:00:00Z", 951_825_600),
+            ("2025-06-01T12:00:00Z", 1_748_779_200),
+            ("2025-06-01T14:00:00.123+02:00", 1_748_779_200),
+            ("2100-03-01", 4_107_542_400),
+            ("1748779200", 1_748_779_200),
+        ];
+        for (text, seconds) in cases {
+            assert_eq!(date(text), Ok(seconds * 1_000_000_000), "{text}");
+        }
+        let bad = [
+            "",
+            "1969-12-31",
+            "2025-02-29",
+            "2025-13-01",
+            "2025-06-01T25:00:00Z",
+            "2025-06-01T12:00:00",
+            "2025-06-01T12:00:00.Z",
+            "yesterday",
+            "99999999999",
+            "2025-06-01T12:00:00+0200",
+            "2025/06/01",
+            "é",
+        ];
+        for text in bad {
+            assert!(date(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn drives() {
+        let parsed = drive("file=a b.img,ro").unwrap();
+        assert_eq!((parsed.file, parsed.read_only), ("a b.img".into(), true));
+        assert!(drive("disk.img,write-through").unwrap().write_through);
+        for bad in [
+            "",
+            "ro",
+            "file=",
+            "file=x,rw",
+            "file=x,ro,write-through",
+            "path=x",
+        ] {
+            assert!(drive(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn grids() {
+        assert_eq!(snapshot_grid("0x100000"), Ok(1 << 20));
+        assert!(snapshot_grid("1e6").unwrap_err().contains("1048576"));
+        assert!(snapshot_grid("0").is_err() && snapshot_grid("512").is_err());
+    }
+}
