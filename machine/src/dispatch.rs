@@ -1,10 +1,13 @@
 //! From a program counter to a running block: fetch translation, look-up, translation, entry; until the
 //! budget is used up or the run loop has something to look at.
 
+use cpu::ir::Block;
 use cpu::{Access, Cpu, Exit, Lifted, Trap};
+use jit::{BlockKey, LinkSite};
 
 use crate::access::Running;
-use crate::engine::{BlockKey, Engine};
+use crate::engine::{Back, Engine};
+use crate::error::MachineError;
 use crate::memory::Guards;
 use crate::ram::PAGE;
 use crate::system::System;
@@ -19,7 +22,12 @@ pub(crate) enum Came {
 }
 
 /// Runs one hart for at most `budget` steps (at least one).
-pub(crate) fn execute(engine: &mut Engine, cpu: &mut dyn Cpu, sys: &mut System, budget: u64) -> Came {
+pub(crate) fn execute(
+    engine: &mut Engine,
+    cpu: &mut dyn Cpu,
+    sys: &mut System,
+    budget: u64,
+) -> Result<Came, MachineError> {
     let mut left = budget;
     let end = sys.at.0 + budget;
     let deadline = cpu.deadline();
@@ -29,17 +37,19 @@ pub(crate) fn execute(engine: &mut Engine, cpu: &mut dyn Cpu, sys: &mut System, 
         end,
         told: budget,
     };
+    let mut link = None;
     let came = loop {
         if left == 0 {
             break Came::Boundary;
         }
         if run.sys.memory.has_stale_code() {
+            link = None;
             drop_stale(engine, run.sys);
         }
         run.sys.memory.take_leave();
         run.sys.leave = false;
         run.sys.at = icount::Icount(end - left);
-        let exit = enter(engine, &mut run, &mut left);
+        let exit = enter(engine, &mut run, &mut link, &mut left)?;
         run.retire(left);
         run.sys.at = icount::Icount(end - left);
         let came = match exit {
@@ -58,7 +68,7 @@ pub(crate) fn execute(engine: &mut Engine, cpu: &mut dyn Cpu, sys: &mut System, 
         }
     };
     sys.at = icount::Icount(end - left);
-    came
+    Ok(came)
 }
 
 /// Whether the run loop has something to do at this boundary, before the budget is used up.
@@ -85,16 +95,21 @@ fn deliver(run: &mut Running, trap: Trap, left: &mut u64) -> Option<Came> {
 fn drop_stale(engine: &mut Engine, sys: &mut System) {
     for page in sys.memory.take_stale_code() {
         engine.drop_page(page);
-        // Blocks of the page before that straddle into this one.
+        // Jump caches know straddlers into this page by the page of their first half.
         for first in sys.straddlers.remove(&page).unwrap_or_default() {
-            engine.drop_page(first);
             sys.memory.drop_code_of(first);
         }
     }
 }
 
-/// Enters the block at pc, translating what is missing.
-fn enter(engine: &mut Engine, run: &mut Running, left: &mut u64) -> Exit {
+/// Enters the block at pc, translating what is missing. `link` is the direct jump that led here, if one may
+/// be patched.
+fn enter(
+    engine: &mut Engine,
+    run: &mut Running,
+    link: &mut Option<LinkSite>,
+    left: &mut u64,
+) -> Result<Exit, MachineError> {
     let pc = run.cpu.pc();
     let layout = run.cpu.layout();
     let mode = run.cpu.block_mode();
@@ -103,68 +118,169 @@ fn enter(engine: &mut Engine, run: &mut Running, left: &mut u64) -> Exit {
         .sys
         .memory
         .code_space(run.cpu.fetch_space(), mode, layout.pc_align);
-    let entry = match run.sys.memory.code(code).jump(pc) {
+    let site = link.take();
+    let cached = if site.is_some() {
+        None
+    } else {
+        run.sys.memory.code(code).jump(pc)
+    };
+    let entry = match cached {
         Some(entry) => entry,
-        None => match translate(engine, run, code, pc, mode) {
+        None => match translate(engine, run, code, pc, mode, site)? {
             Ok(entry) => entry,
-            Err(trap) => return Exit::Trap(trap),
+            Err(trap) => return Ok(Exit::Trap(trap)),
         },
     };
     let base = pc & !(PAGE - 1);
-    run.cpu.regs_mut()[layout.page] = base;
-    // The spaces stay where they are while the engine runs: only `select` moves any, and nothing selects.
-    let (data, jumps) = (
-        run.sys.memory.data(run.sys.space).table(),
-        run.sys.memory.code(code).table(),
-    );
-    engine.run(run, layout, entry, data, jumps, left)
+    let regs = run.cpu.regs_mut();
+    regs[layout.page] = base;
+    jit::tlb::set_data(regs, run.sys.memory.data(run.sys.space));
+    jit::tlb::set_jumps(regs, run.sys.memory.code(code));
+    match engine.run(run, layout, entry, left) {
+        Back::Exit(exit) => Ok(exit),
+        Back::Link(site) => {
+            *link = Some(site);
+            Ok(Exit::Next)
+        }
+        Back::Tail if *left == 0 => Ok(Exit::Budget),
+        Back::Tail => Ok(tail(engine, run, code, mode, left)),
+    }
 }
 
-/// Finds or makes the block at `pc` and remembers it in the jump cache.
-fn translate(engine: &mut Engine, run: &mut Running, code: usize, pc: u64, mode: u64) -> Result<u64, Trap> {
-    let (page, cached) = fetch_page(run, code, pc)?;
-    let offset = (pc % PAGE) as u16;
-    let key = BlockKey { page, offset, mode };
-    if let Some(entry) = engine.find(key) {
-        run.sys.memory.code_mut(code).insert(pc, entry, false);
-        return Ok(entry);
-    }
-    let bytes = run.sys.memory.ram().page(page);
-    let (key, block, second) = match run.cpu.lift(mode, offset, &bytes, None) {
-        Lifted::Block(block) => (key, block, None),
-        Lifted::NeedsNextPage => {
-            let next_pc = (pc & !(PAGE - 1)).wrapping_add(PAGE);
-            let (second, _) = fetch_page(run, code, next_pc)?;
-            // The block is made from two pages, so both name it.
-            let key = BlockKey {
-                mode: mode | (second + 1) << 32,
-                ..key
-            };
-            if let Some(entry) = engine.find(key) {
-                run.sys.memory.code_mut(code).insert(pc, entry, true);
-                return Ok(entry);
-            }
-            let next = run.sys.memory.ram().page(second);
-            match run.cpu.lift(mode, offset, &bytes, Some(&next)) {
-                Lifted::Block(block) => (key, block, Some(second)),
-                Lifted::NeedsNextPage => return Err(run.cpu.access_fault(pc, Access::Fetch)),
-            }
+/// Interprets the block at pc: the budget ends in it.
+fn tail(engine: &mut Engine, run: &mut Running, code: usize, mode: u64, left: &mut u64) -> Exit {
+    let pc = run.cpu.pc();
+    let layout = run.cpu.layout();
+    run.cpu.regs_mut()[layout.page] = pc & !(PAGE - 1);
+    let (page, offset) = match fetch_page(run, code, pc) {
+        Ok((page, _)) => (page, (pc % PAGE) as u16),
+        Err(trap) => return Exit::Trap(trap),
+    };
+    let key = BlockKey {
+        page,
+        offset,
+        mode,
+        next: None,
+    };
+    // A block of the JIT that straddles is never longer than one step, so it never is a tail.
+    let lift = |run: &mut Running| {
+        let bytes = run.sys.memory.ram().page(page);
+        match run.cpu.lift(mode, offset, &bytes, None) {
+            Lifted::Block(block) => block,
+            Lifted::NeedsNextPage => unreachable!("a block of one step is no tail"),
         }
     };
-    let (entry, kept) = engine.add(key, block);
+    engine.interpret(run, layout, key, lift, left)
+}
+
+/// Finds or makes the block at `pc`, remembers it in the jump cache, and links `site` to it.
+fn translate(
+    engine: &mut Engine,
+    run: &mut Running,
+    code: usize,
+    pc: u64,
+    mode: u64,
+    site: Option<LinkSite>,
+) -> Result<Result<u64, Trap>, MachineError> {
+    let (page, cached) = match fetch_page(run, code, pc) {
+        Ok(found) => found,
+        Err(trap) => return Ok(Err(trap)),
+    };
+    let offset = (pc % PAGE) as u16;
+    let key = BlockKey {
+        page,
+        offset,
+        mode,
+        next: None,
+    };
+    if let Some(entry) = engine.find(key) {
+        remember(
+            engine,
+            run,
+            code,
+            (pc, entry),
+            cached,
+            site.map(|site| (site, key)),
+        );
+        return Ok(Ok(entry));
+    }
+    let bytes = run.sys.memory.ram().page(page);
+    let (key, block) = match run.cpu.lift(mode, offset, &bytes, None) {
+        Lifted::Block(block) => (key, block),
+        Lifted::NeedsNextPage => match straddler(engine, run, code, key, pc, &bytes) {
+            Ok(Straddler::Known(entry)) => return Ok(Ok(entry)),
+            Ok(Straddler::New(key, block)) => (key, block),
+            Err(trap) => return Ok(Err(trap)),
+        },
+    };
+    let straddles = block.straddles;
+    let (entry, kept) = engine.add(key, block)?;
     if !kept {
         run.sys.memory.forget_all_code();
         run.sys.straddlers.clear();
     }
     run.sys.memory.guard(page, Guards::CODE);
-    if let Some(second) = second {
+    if let Some(second) = key.next {
         run.sys.memory.guard(second, Guards::CODE);
         run.sys.straddlers.entry(second).or_default().insert(page);
     }
-    if cached {
-        run.sys.memory.code_mut(code).insert(pc, entry, second.is_some());
+    if straddles {
+        if cached {
+            run.sys.memory.code_mut(code).insert(pc, entry, true);
+        }
+    } else {
+        let link = site.filter(|_| kept).map(|site| (site, key));
+        remember(engine, run, code, (pc, entry), cached, link);
     }
-    Ok(entry)
+    Ok(Ok(entry))
+}
+
+fn remember(
+    engine: &mut Engine,
+    run: &mut Running,
+    code: usize,
+    (pc, entry): (u64, u64),
+    cached: bool,
+    link: Option<(LinkSite, BlockKey)>,
+) {
+    // What isn't a cached fetch translation must be asked about at every entry.
+    if cached {
+        run.sys.memory.code_mut(code).insert(pc, entry, false);
+        if let Some((site, key)) = link {
+            engine.link(site, key);
+        }
+    }
+}
+
+enum Straddler {
+    Known(u64),
+    New(BlockKey, Block),
+}
+
+/// The block of one instruction that begins at the end of a page and goes on on the next.
+fn straddler(
+    engine: &Engine,
+    run: &mut Running,
+    code: usize,
+    key: BlockKey,
+    pc: u64,
+    bytes: &[u8; PAGE as usize],
+) -> Result<Straddler, Trap> {
+    let next_pc = (pc & !(PAGE - 1)).wrapping_add(PAGE);
+    let (second, _) = fetch_page(run, code, next_pc)?;
+    let key = BlockKey {
+        next: Some(second),
+        ..key
+    };
+    if let Some(entry) = engine.find(key) {
+        run.sys.memory.code_mut(code).insert(pc, entry, true);
+        return Ok(Straddler::Known(entry));
+    }
+    let next = run.sys.memory.ram().page(second);
+    match run.cpu.lift(key.mode, key.offset, bytes, Some(&next)) {
+        Lifted::Block(block) => Ok(Straddler::New(key, block)),
+        Lifted::NeedsNextPage => Err(run.cpu.access_fault(pc, Access::Fetch)),
+    }
 }
 
 /// The RAM page that `pc` is fetched from, and whether that translation is cached.

@@ -1,128 +1,265 @@
 //! The two engines behind one face: the JIT and the IR interpreter.
 //!
-//! Blocks are known by [`BlockKey`]: RAM page, offset, mode. An engine's entry (a host address, or the
-//! interpreter's block number) is what jump caches hold.
+//! Blocks are known by [`BlockKey`]. An engine's entry (a host address, or the interpreter's block number) is
+//! what jump caches hold. The JIT's engine interprets too: the tail of a budget that doesn't hold a whole
+//! block, so that a run ends exactly where it must.
 
 use std::collections::BTreeMap;
 
 use cpu::interp::Scratch;
 use cpu::ir::Block;
 use cpu::{Env, Exit, Layout};
-use jit::tlb::{DataTable, JumpTable};
+use jit::{BlockKey, Jit, LinkSite, Passes, Ran};
 
-/// What identifies a translation: all that it was made from and under.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct BlockKey {
-    /// RAM page of the first byte.
-    pub page: u64,
-    /// Offset of the first instruction in it.
-    pub offset: u16,
-    /// Block mode; for a straddling block, the second RAM page too (see `dispatch`).
-    pub mode: u64,
-}
+use crate::error::MachineError;
+
+/// Bytes of translated code before everything is translated anew.
+const CODE_CACHE: usize = 256 << 20;
 
 /// The interpreter's blocks.
 #[derive(Default)]
-pub struct Interp {
+struct Interp {
     by_key: BTreeMap<BlockKey, u64>,
     /// By number; number 0 is never used, so that an empty jump-cache entry is no block.
     blocks: Vec<Option<Block>>,
     scratch: Scratch,
-    breakpoints: Vec<u16>,
+}
+
+impl Interp {
+    fn new() -> Interp {
+        Interp {
+            blocks: vec![None],
+            ..Interp::default()
+        }
+    }
+
+    fn find(&self, key: BlockKey) -> Option<u64> {
+        self.by_key.get(&key).copied()
+    }
+
+    fn add(&mut self, key: BlockKey, block: Block) -> u64 {
+        self.blocks.push(Some(block));
+        let entry = self.blocks.len() as u64 - 1;
+        self.by_key.insert(key, entry);
+        entry
+    }
+
+    fn drop_page(&mut self, page: u64) {
+        let first = BlockKey {
+            page,
+            offset: 0,
+            mode: 0,
+            next: None,
+        };
+        let last = BlockKey {
+            page,
+            offset: u16::MAX,
+            mode: u64::MAX,
+            next: Some(u64::MAX),
+        };
+        let own: Vec<BlockKey> = self.by_key.range(first..=last).map(|(k, _)| *k).collect();
+        // Straddlers into the page begin at the end of whatever page; they are few.
+        let tails: Vec<BlockKey> = self
+            .by_key
+            .keys()
+            .filter(|k| k.next == Some(page))
+            .copied()
+            .collect();
+        for key in own.into_iter().chain(tails) {
+            if let Some(entry) = self.by_key.remove(&key) {
+                self.blocks[entry as usize] = None;
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        self.by_key.clear();
+        self.blocks.truncate(1);
+    }
+
+    fn run<E: Env>(
+        &mut self,
+        env: &mut E,
+        layout: &Layout,
+        entry: u64,
+        breakpoints: &[u16],
+        left: &mut u64,
+    ) -> Exit {
+        match self.blocks.get(entry as usize) {
+            Some(Some(block)) => cpu::interp::run(block, layout, env, &mut self.scratch, left, breakpoints),
+            // A jump cache that outlives its block is a bug; going through the look-up again is right anyway.
+            Some(None) | None => Exit::Next,
+        }
+    }
+}
+
+/// Which engine to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum EngineKind {
+    /// Translate to host code.
+    #[default]
+    Jit,
+    /// Interpret the IR.
+    Interp,
+}
+
+/// How an engine came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Back {
+    /// As it says.
+    Exit(Exit),
+    /// As [`Exit::Next`], and the jump may be made direct.
+    Link(LinkSite),
+    /// The block doesn't fit into the budget: interpret it.
+    Tail,
 }
 
 /// An engine.
-pub enum Engine {
-    /// IR interpreter.
-    Interp(Interp),
+pub struct Engine {
+    jit: Option<Box<Jit>>,
+    interp: Interp,
+    breakpoints: Vec<u16>,
 }
 
 impl Engine {
     /// The interpreter.
     pub fn interp() -> Engine {
-        Engine::Interp(Interp {
-            blocks: vec![None],
-            ..Interp::default()
-        })
-    }
-
-    /// The entry of a block.
-    pub fn find(&self, key: BlockKey) -> Option<u64> {
-        match self {
-            Engine::Interp(interp) => interp.by_key.get(&key).copied(),
+        Engine {
+            jit: None,
+            interp: Interp::new(),
+            breakpoints: Vec::new(),
         }
     }
 
-    /// Takes in a block. `false` on the right: the cache was full and everything else in it is gone.
-    pub fn add(&mut self, key: BlockKey, block: Block) -> (u64, bool) {
-        match self {
-            Engine::Interp(interp) => {
-                interp.blocks.push(Some(block));
-                let entry = interp.blocks.len() as u64 - 1;
-                interp.by_key.insert(key, entry);
-                (entry, true)
-            }
+    /// The JIT for a guest of this layout.
+    ///
+    /// # Errors
+    /// The host lacks what translated code needs (AVX2, BMI2, FMA), or memory.
+    pub fn jit(layout: &'static Layout) -> Result<Engine, MachineError> {
+        let jit = Jit::new(layout, CODE_CACHE)?;
+        Ok(Engine {
+            jit: Some(Box::new(jit)),
+            ..Engine::interp()
+        })
+    }
+
+    /// The engine of this kind for `riscv-virt`.
+    ///
+    /// # Errors
+    /// As [`Engine::jit`].
+    pub fn new(kind: EngineKind) -> Result<Engine, MachineError> {
+        match kind {
+            EngineKind::Jit => Engine::jit(&cpu::riscv64::slots::LAYOUT),
+            EngineKind::Interp => Ok(Engine::interp()),
+        }
+    }
+
+    /// Which passes the JIT runs on blocks from now on.
+    pub fn set_passes(&mut self, passes: Passes) {
+        if let Some(jit) = &mut self.jit {
+            jit.set_passes(passes);
+        }
+    }
+
+    /// The JIT's counters.
+    pub fn stats(&self) -> Option<jit::Stats> {
+        self.jit.as_ref().map(|jit| jit.stats())
+    }
+
+    /// Writes the names of translated blocks for `perf`.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn write_perf_map(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
+        self.jit.as_ref().map_or(Ok(()), |jit| jit.write_perf_map(out))
+    }
+
+    /// The entry of a block.
+    pub(crate) fn find(&self, key: BlockKey) -> Option<u64> {
+        match &self.jit {
+            Some(jit) => jit.find(key).map(|id| jit.entry(id)),
+            None => self.interp.find(key),
+        }
+    }
+
+    /// Takes in a block. `false`: the cache was full, and all that it held is gone.
+    pub(crate) fn add(&mut self, key: BlockKey, block: Block) -> Result<(u64, bool), MachineError> {
+        let Some(jit) = &mut self.jit else {
+            return Ok((self.interp.add(key, block), true));
+        };
+        if let Ok(id) = jit.compile(key, &block, &self.breakpoints) {
+            return Ok((jit.entry(id), true));
+        }
+        jit.flush();
+        self.interp.flush();
+        let id = jit.compile(key, &block, &self.breakpoints)?;
+        Ok((jit.entry(id), false))
+    }
+
+    /// Makes a direct jump go straight to a block.
+    pub(crate) fn link(&mut self, site: LinkSite, to: BlockKey) {
+        if let Some(jit) = &mut self.jit
+            && let Some(id) = jit.find(to)
+        {
+            jit.link(site, id);
         }
     }
 
     /// Throws away the code of a RAM page.
-    pub fn drop_page(&mut self, page: u64) {
-        match self {
-            Engine::Interp(interp) => {
-                let first = BlockKey {
-                    page,
-                    offset: 0,
-                    mode: 0,
-                };
-                let last = BlockKey {
-                    page,
-                    offset: u16::MAX,
-                    mode: u64::MAX,
-                };
-                let doomed: Vec<BlockKey> = interp.by_key.range(first..=last).map(|(k, _)| *k).collect();
-                for key in doomed {
-                    if let Some(entry) = interp.by_key.remove(&key) {
-                        interp.blocks[entry as usize] = None;
-                    }
-                }
-            }
+    pub(crate) fn drop_page(&mut self, page: u64) {
+        self.interp.drop_page(page);
+        if let Some(jit) = &mut self.jit {
+            jit.drop_page(page);
         }
     }
 
     /// Throws away everything.
-    pub fn flush(&mut self) {
-        match self {
-            Engine::Interp(interp) => {
-                interp.by_key.clear();
-                interp.blocks.truncate(1);
-            }
+    pub(crate) fn flush(&mut self) {
+        self.interp.flush();
+        if let Some(jit) = &mut self.jit {
+            jit.flush();
         }
     }
 
     /// Page offsets before which [`Env::breakpoint`] is asked, in blocks added from now on; the caller flushes.
-    pub fn set_breakpoints(&mut self, offsets: &[u16]) {
-        match self {
-            Engine::Interp(interp) => interp.breakpoints = offsets.to_vec(),
-        }
+    pub(crate) fn set_breakpoints(&mut self, offsets: &[u16]) {
+        self.breakpoints = offsets.to_vec();
     }
 
     /// Runs from `entry` until the engine has to come back; takes the steps made from `left`.
-    pub fn run<E: Env>(
+    pub(crate) fn run<E: Env>(
         &mut self,
         env: &mut E,
         layout: &'static Layout,
         entry: u64,
-        _data: DataTable,
-        _code: JumpTable,
+        left: &mut u64,
+    ) -> Back {
+        match &mut self.jit {
+            Some(jit) => match jit.run(env, entry, left) {
+                Ran::Exit(exit) => Back::Exit(exit),
+                Ran::Link(site) => Back::Link(site),
+                Ran::Tail => Back::Tail,
+            },
+            None => Back::Exit(self.interp.run(env, layout, entry, &self.breakpoints, left)),
+        }
+    }
+
+    /// Interprets a block of the JIT's, made by `lift` if it wasn't needed before.
+    pub(crate) fn interpret<E: Env>(
+        &mut self,
+        env: &mut E,
+        layout: &'static Layout,
+        key: BlockKey,
+        lift: impl FnOnce(&mut E) -> Block,
         left: &mut u64,
     ) -> Exit {
-        match self {
-            Engine::Interp(interp) => match interp.blocks.get(entry as usize) {
-                Some(Some(block)) => {
-                    cpu::interp::run(block, layout, env, &mut interp.scratch, left, &interp.breakpoints)
-                }
-                _ => Exit::Next,
-            },
-        }
+        let entry = match self.interp.find(key) {
+            Some(entry) => entry,
+            None => {
+                let block = lift(env);
+                self.interp.add(key, block)
+            }
+        };
+        self.interp.run(env, layout, entry, &self.breakpoints, left)
     }
 }

@@ -22,6 +22,12 @@ pub enum MachineError {
         /// Why.
         source: std::io::Error,
     },
+    /// The JIT can't run on this host.
+    #[error("{0}; use --engine interp")]
+    Jit(#[from] jit::JitError),
+    /// One block is larger than the code cache. Our bug.
+    #[error(transparent)]
+    CodeCache(#[from] jit::Full),
     /// The configuration makes no machine. The caller's fault.
     #[error("{0}")]
     Config(String),
@@ -77,6 +83,8 @@ impl MachineError {
             | MachineError::Snapshot(_)
             | MachineError::Memory { .. }
             | MachineError::Config(_)
+            | MachineError::Jit(_)
+            | MachineError::CodeCache(_)
             | MachineError::Firmware(_)
             | MachineError::Debug(_)
             | MachineError::File { .. }

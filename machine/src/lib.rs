@@ -34,8 +34,10 @@ mod system;
 
 pub use config::{Config, HartStart, MODEL_VERSION};
 pub use debug::AddressKind;
+pub use engine::{Engine, EngineKind};
 pub use error::MachineError;
 pub use history::History;
+pub use jit::Passes;
 pub use machine::{FirstStep, Machine, Stopped};
 pub use memory::Watch;
 pub use schedule::{DEFAULT_SLICE, LEAST_SLICE, Schedule};

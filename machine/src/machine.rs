@@ -234,7 +234,7 @@ impl Machine {
             let budget = self.budget(until);
             self.sys.seen_deadline = self.sys.device_deadline;
             let before = self.sys.at;
-            let came = execute(&mut self.engine, &mut *self.harts[hart], &mut self.sys, budget);
+            let came = execute(&mut self.engine, &mut *self.harts[hart], &mut self.sys, budget)?;
             let made = self.sys.at.0 - before.0;
             self.worked &= made == 0;
             self.schedule.used(made);
