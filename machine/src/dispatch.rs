@@ -8,7 +8,6 @@ use jit::{BlockKey, LinkSite};
 use crate::access::Running;
 use crate::engine::{Back, Engine};
 use crate::error::MachineError;
-use crate::memory::Guards;
 use crate::ram::PAGE;
 use crate::system::System;
 
@@ -214,14 +213,18 @@ fn translate(
         },
     };
     let straddles = block.straddles;
+    let end = block
+        .insns
+        .last()
+        .map_or(0, |insn| u64::from(insn.offset) + u64::from(insn.len));
     let (entry, kept) = engine.add(key, block)?;
     if !kept {
         run.sys.memory.forget_all_code();
         run.sys.straddlers.clear();
     }
-    run.sys.memory.guard(page, Guards::CODE);
+    run.sys.memory.guard_code(page, offset.into(), end.min(PAGE));
     if let Some(second) = key.next {
-        run.sys.memory.guard(second, Guards::CODE);
+        run.sys.memory.guard_code(second, 0, (end - PAGE).max(1));
         run.sys.straddlers.entry(second).or_default().insert(page);
     }
     if straddles {

@@ -5,7 +5,7 @@
 //! [`Memory::write_bytes`], the one place that
 //!
 //! - `CLEAN`: lists the page as written since the last snapshot, once;
-//! - `CODE`: throws away the code translated from it;
+//! - `CODE`: throws away the code of the page if the store touches bytes that it was translated from;
 //! - `TABLE`: drops the translations whose walk read the entry that changes;
 //! - `WATCH`: is checked by the caller beforehand ([`Memory::watched`]), which knows the access.
 //!
@@ -81,12 +81,19 @@ pub struct Watch {
     pub write: bool,
 }
 
+/// The granules of the bytes from `first` to `last` of a page.
+const fn granules(first: u64, last: u64) -> u64 {
+    (u64::MAX << (first / 64)) & (u64::MAX >> (63 - last / 64))
+}
+
 /// Memory. See the module's documentation.
 pub struct Memory {
     ram: Ram,
     guards: Vec<Guards>,
     writers: Vec<Writer>,
     dirty: Vec<u32>,
+    /// Of each page, which of its 64 granules of 64 bytes code was translated from.
+    granules: Vec<u64>,
     tables: BTreeMap<u64, Users>,
     data: Lru<Space>,
     code: Lru<CodeSpace>,
@@ -106,6 +113,7 @@ impl Memory {
             guards: vec![Guards::CLEAN; pages],
             writers: vec![Writer::Nobody; pages],
             dirty: Vec::new(),
+            granules: vec![0; pages],
             tables: BTreeMap::new(),
             data: Lru::new(SPACES),
             code: Lru::new(SPACES),
@@ -168,6 +176,7 @@ impl Memory {
         for guards in &mut self.guards {
             guards.remove(Guards::CODE);
         }
+        self.granules.fill(0);
     }
 
     /// Caches a data translation, with write access only if the page has no guard, and notes who depends
@@ -307,14 +316,32 @@ impl Memory {
             self.dirty.push(page as u32);
         }
         if guards.contains(Guards::CODE) {
-            self.guards[page as usize].remove(Guards::CODE);
-            self.stale_code.push(page);
-            self.code.iter_mut().for_each(|space| space.drop_code(page));
-            self.leave = true;
+            let start = addr.max(self.ram.address_of(page)) % PAGE;
+            let end = (addr + len - 1).min(self.ram.address_of(page) + PAGE - 1) % PAGE;
+            if self.granules[page as usize] & granules(start, end) != 0 {
+                self.code_changes(page);
+            }
         }
         if guards.contains(Guards::TABLE) {
             self.table_written(cpu, page, addr, len, value);
         }
+    }
+
+    /// Code was translated from bytes `start..end` of a page: stores to them make it stale. (A store beside
+    /// them only takes the slow path, so that data on a page with code doesn't have it translated again and
+    /// again.)
+    pub fn guard_code(&mut self, page: u64, start: u64, end: u64) {
+        self.granules[page as usize] |= granules(start, end - 1);
+        self.guard(page, Guards::CODE);
+    }
+
+    /// The code of a page is stale.
+    fn code_changes(&mut self, page: u64) {
+        self.guards[page as usize].remove(Guards::CODE);
+        self.granules[page as usize] = 0;
+        self.stale_code.push(page);
+        self.code.iter_mut().for_each(|space| space.drop_code(page));
+        self.leave = true;
     }
 
     /// A store to a page that walks have read: see DESIGN section 6 for the policy.
@@ -426,10 +453,25 @@ impl Memory {
                 self.ram.pages()
             ));
         }
-        if *self.ram.page(page) == *bytes {
+        let old = self.ram.page(page);
+        if *old == *bytes {
             return Ok(());
         }
-        self.write_bytes(self.ram.address_of(page), bytes);
+        // Code survives where its own bytes are the same.
+        let changed = (0..64).filter(|g| old[g * 64..g * 64 + 64] != bytes[g * 64..g * 64 + 64]);
+        let changed = changed.fold(0, |mask, g| mask | 1u64 << g);
+        let addr = self.ram.address_of(page);
+        if self.guards[page as usize].contains(Guards::CODE) {
+            if self.granules[page as usize] & changed != 0 {
+                self.code_changes(page);
+            } else {
+                self.guards[page as usize].remove(Guards::CODE);
+                self.write_bytes(addr, bytes);
+                self.guards[page as usize].insert(Guards::CODE);
+                return Ok(());
+            }
+        }
+        self.write_bytes(addr, bytes);
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex};
 
 use icount::{Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, Ready, VirtualTime};
-use machine::engine::Engine;
+use machine::{Engine, EngineKind};
 use machine::{Config, FirstStep, HartStart, Machine, Stopped, Stops};
 
 /// A live door without a host: shows the console to the test, types nothing.
@@ -63,7 +63,7 @@ fn boot(guest: &firmware::Guest, harts: u8) -> (Machine, Quiet) {
         tohost: None,
     };
     let images = vec![(guest.load, guest.image.clone())];
-    (machine::board::build(&config, images, Box::new(door.clone()), Engine::interp()).unwrap(), door)
+    (machine::board::build(&config, images, Box::new(door.clone()), Engine::new(if std::env::var("INTERP").is_ok() { EngineKind::Interp } else { EngineKind::Jit }).unwrap()).unwrap(), door)
 }
 
 fn run(guest: &firmware::Guest, harts: u8) -> (String, Stopped, u64) {
