@@ -60,7 +60,7 @@ pub enum Operand {
 }
 
 /// The state of the allocation.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Alloc {
     pub places: Vec<Place>,
     temps: [u16; 16],
@@ -88,6 +88,26 @@ impl Default for Alloc {
             pinned_xmm: 0,
             overflow: false,
         }
+    }
+}
+
+impl Clone for Alloc {
+    fn clone(&self) -> Alloc {
+        let mut copy = Alloc::default();
+        copy.clone_from(self);
+        copy
+    }
+
+    fn clone_from(&mut self, from: &Alloc) {
+        self.places.clone_from(&from.places);
+        self.temps = from.temps;
+        self.xmms = from.xmms;
+        self.homes = from.homes;
+        self.slots.clone_from(&from.slots);
+        self.spills = from.spills;
+        self.pinned = from.pinned;
+        self.pinned_xmm = from.pinned_xmm;
+        self.overflow = from.overflow;
     }
 }
 
@@ -553,8 +573,7 @@ impl Generator {
             self.leave_home(home);
             self.alloc.pinned = pinned;
         }
-        let slots: Vec<u16> = self.alloc.slots.iter().map(|s| s.0).collect();
-        for slot in slots {
+        while let Some(&(slot, _)) = self.alloc.slots.first() {
             self.leave_slot(slot);
         }
     }

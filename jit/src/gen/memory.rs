@@ -19,7 +19,7 @@
 use cpu::ir::{Block, Op, Rmw, Size, Val};
 
 use super::alloc::Operand;
-use super::{Ends, Generator};
+use super::{Ends, Generator, Jumps};
 use crate::asm::{Alu, Cc, Mem, R14, RSP, Reg, Xmm};
 use crate::plan::{Group, NONE, bytes_of};
 use crate::run::{Desc, Kind};
@@ -154,7 +154,7 @@ impl Generator {
         } else {
             let t = self.reg(extra);
             self.a().test(true, t, t);
-            (t, vec![self.jcc(Cc::E)])
+            (t, self.single(Cc::E))
         };
         self.move_data(data, Mem::indexed(t, base, 0, offset));
         self.aside(&miss, |g| {
@@ -171,12 +171,12 @@ impl Generator {
     }
 
     /// The probe for the range of a group.
-    fn probe_group(&mut self, base: Reg, group: Group, t: Reg) -> Vec<super::Jump> {
+    fn probe_group(&mut self, base: Reg, group: Group, t: Reg) -> Jumps {
         self.probe(base, group.low, group.high, t, group.writes, group.reads)
     }
 
     /// Leaves the addend in `t`; yields the jumps that are taken if the range isn't accessible so.
-    fn probe(&mut self, base: Reg, low: i64, high: i64, t: Reg, write: bool, read: bool) -> Vec<super::Jump> {
+    fn probe(&mut self, base: Reg, low: i64, high: i64, t: Reg, write: bool, read: bool) -> Jumps {
         let u = self.temp();
         self.index(base, low as i32, t);
         // A group's span is small, so that this doesn't wrap where `low` didn't.
@@ -199,9 +199,15 @@ impl Generator {
             .alu_imm(false, Alu::And, t.into(), ((1 << TLB_BITS) - 1) << ENTRY_BITS);
     }
 
-    fn compare(&mut self, t: Reg, u: Reg, write: bool, read: bool) -> Vec<super::Jump> {
+    fn single(&mut self, cc: Cc) -> Jumps {
+        let mut jumps = Jumps::new();
+        jumps.push(self.jcc(cc));
+        jumps
+    }
+
+    fn compare(&mut self, t: Reg, u: Reg, write: bool, read: bool) -> Jumps {
         self.a().alu_imm(true, Alu::Or, u.into(), 0xfff);
-        let mut jumps = Vec::new();
+        let mut jumps = Jumps::new();
         for (wanted, field) in [(write, WRITE), (read, READ)] {
             if wanted {
                 self.a()
@@ -213,7 +219,7 @@ impl Generator {
     }
 
     /// The probe for one access of a group that has no host address, with no register but `t` to spare.
-    fn probe_aside(&mut self, base: Reg, offset: i32, t: Reg, data: Data) -> Vec<super::Jump> {
+    fn probe_aside(&mut self, base: Reg, offset: i32, t: Reg, data: Data) -> Jumps {
         let u = crate::gen_regs::TEMPS
             .into_iter()
             .find(|r| *r != t && *r != base)
@@ -227,9 +233,9 @@ impl Generator {
         self.a()
             .alu(true, Alu::Cmp, u, Mem::indexed(R14, t, 0, field).into());
         self.a().pop_reg(u);
-        let miss = self.jcc(Cc::Ne);
+        let miss = self.single(Cc::Ne);
         self.a().load(true, t, Mem::indexed(R14, t, 0, ADDEND));
-        vec![miss]
+        miss
     }
 
     fn move_data(&mut self, data: Data, m: Mem) {
@@ -286,7 +292,11 @@ impl Generator {
             }
             Data::Store(..) | Data::StoreF(..) => self.a().drop_top(),
         }
-        self.after_slow(block, done)
+        let result = match data {
+            Data::Load(_, _, dst) => Some(dst),
+            _ => None,
+        };
+        self.after_slow(block, result, done)
     }
 
     /// Calls the thunk of accesses; the address and the value are pushed.
@@ -297,7 +307,7 @@ impl Generator {
     }
 
     /// ZF says Done; else the block is left after the instruction. Host addresses are given up.
-    fn after_slow(&mut self, block: &Block, done: &dyn Fn(&mut Generator)) -> Ends {
+    fn after_slow(&mut self, block: &Block, result: Option<Reg>, done: &dyn Fn(&mut Generator)) -> Ends {
         let leave = self.jcc(Cc::Ne);
         for group in 0..self.plan.groups.len() {
             let extra = (self.ops.len() + group) as u16;
@@ -313,10 +323,7 @@ impl Generator {
             }
         }
         self.aside(&[leave], |g| {
-            let saved = g.alloc.clone();
-            done(g);
-            g.leave_after(block);
-            g.alloc = saved;
+            g.leave_after(block, result, &done);
             Ends::Here
         });
         Ends::GoesOn
@@ -327,10 +334,12 @@ impl Generator {
         let base = self.reg(addr.0);
         let value = self.reg(value.0);
         let t = self.temp();
-        let mut miss = Vec::new();
+        let mut miss = Jumps::new();
         self.a().test_imm8(base, size.bytes() as u8 - 1);
         miss.push(self.jcc(Cc::Ne));
-        miss.extend(self.probe(base, 0, size.bytes() as i64, t, true, true));
+        for jump in self.probe(base, 0, size.bytes() as i64, t, true, true).iter() {
+            miss.push(*jump);
+        }
         self.a().alu(true, Alu::Add, t, base.into());
         // The old value, and in the end the result.
         let old = self.temp();
@@ -374,7 +383,7 @@ impl Generator {
             if size == Size::B4 {
                 g.a().extend_from(4, true, old, old.into());
             }
-            g.after_slow(block, &done)
+            g.after_slow(block, None, &done)
         });
         done(self);
     }
@@ -411,10 +420,7 @@ impl Generator {
         };
         let leave = self.jcc(Cc::Ne);
         self.aside(&[leave], |g| {
-            let saved = g.alloc.clone();
-            done(g);
-            g.leave_after(block);
-            g.alloc = saved;
+            g.leave_after(block, used.then_some(dst), &done);
             Ends::Here
         });
         done(self);

@@ -12,9 +12,9 @@ mod integer;
 mod memory;
 
 use cpu::Layout;
-use cpu::ir::{Block, Class, Op, Terminal, Val};
+use cpu::ir::{Block, Class, Op, Slot, Terminal, Val};
 
-use crate::asm::{Alu, Asm, Cc, R15};
+use crate::asm::{Alu, Asm, Cc, R15, Reg};
 use crate::gen_regs::HOMES;
 use crate::jit::{ExitKind, ExitRecord};
 use crate::passes::{self, Passes, Uses};
@@ -75,10 +75,13 @@ pub struct Generator {
     uses: Uses,
     plan: Plan,
     names: Vec<Val>,
+    held: Vec<passes::Held>,
     boundary: Vec<bool>,
     /// Per value, host addresses of groups behind those of ops: 1 + index of the last op that uses it.
     last: Vec<u16>,
     alloc: Alloc,
+    /// Memory for copies of it.
+    spare: Vec<Alloc>,
     thunks: Thunks,
     first_exit: u32,
     steps: u32,
@@ -109,9 +112,11 @@ impl Generator {
             uses: Uses::default(),
             plan: Plan::default(),
             names: Vec::new(),
+            held: Vec::new(),
             boundary: Vec::new(),
             last: Vec::new(),
             alloc: Alloc::default(),
+            spare: Vec::new(),
             thunks: Thunks::default(),
             first_exit: 0,
             steps: 0,
@@ -191,7 +196,7 @@ impl Generator {
             }
         };
         if input.passes.has(Passes::FORWARD) {
-            passes::forward(&mut self.ops, &mut operands, &mut self.names);
+            passes::forward(&mut self.ops, &mut operands, &mut self.names, &mut self.held);
         }
         if input.passes.has(Passes::FOLD) {
             passes::fold(&mut self.ops, &mut operands, &mut self.names);
@@ -300,7 +305,7 @@ impl Generator {
             Part::Hot => entry,
             Part::Cold => entry + cold as u64,
         };
-        for (jump, label) in std::mem::take(&mut self.fixes) {
+        for (jump, label) in self.fixes.drain(..) {
             let from = base(jump.part) + jump.at as u64;
             let to = match label {
                 Label::At(part, at) => base(part) + at as u64,
@@ -422,19 +427,26 @@ impl Generator {
     }
 
     /// In the cold part, after an op that is done but wants the block to be left: the rest of the
-    /// instruction, and out. The allocation is as after the op; it is restored.
-    fn leave_after(&mut self, block: &Block) {
+    /// instruction, and out. `done` defines the op's result, which is in register `result` if it is a
+    /// general one. The allocation is as before the op's result was defined, and is restored.
+    fn leave_after(&mut self, block: &Block, result: Option<Reg>, done: &dyn Fn(&mut Generator)) {
         let (at, last) = (self.at, self.insn + 1 == block.insns.len());
         let rest = block.ops_of(self.insn).end;
-        if !last
-            && self.ops[at + 1..rest]
-                .iter()
-                .all(|op| matches!(op, Op::Const(_) | Op::Page(_)))
-        {
-            self.exit_after(block);
-            return;
+        let is_home = |slot: Slot| {
+            let home = self.home_of[usize::from(slot.0)];
+            home != NONE && result == Some(HOMES[usize::from(home)])
+        };
+        let nothing_left = self.ops[at + 1..rest].iter().all(|op| match op {
+            Op::Const(_) | Op::Page(_) => true,
+            Op::Set(slot, v) => usize::from(v.0) == at && is_home(*slot),
+            _ => false,
+        });
+        if !last && nothing_left {
+            return self.exit_after(block);
         }
-        let saved = self.alloc.clone();
+        let mut saved = self.spare.pop().unwrap_or_default();
+        saved.clone_from(&self.alloc);
+        done(self);
         self.end_op();
         let was = std::mem::replace(&mut self.leaving, true);
         for op in at + 1..rest {
@@ -448,7 +460,9 @@ impl Generator {
         }
         self.leaving = was;
         self.at = at;
-        self.alloc = saved;
+        saved.overflow |= self.alloc.overflow;
+        std::mem::swap(&mut self.alloc, &mut saved);
+        self.spare.push(saved);
     }
 
     /// Leaves with the pc after the instruction, which is done and isn't the last.
@@ -456,6 +470,37 @@ impl Generator {
         let insn = block.insns[self.insn];
         let next = i32::from(insn.offset) + i32::from(insn.len);
         self.exit(ExitKind::Dispatch, self.rest() - 1, Some(next));
+    }
+}
+
+/// A few jumps.
+#[derive(Clone, Copy, Debug)]
+struct Jumps {
+    jumps: [Jump; 4],
+    len: usize,
+}
+
+impl Jumps {
+    fn new() -> Jumps {
+        Jumps {
+            jumps: [Jump {
+                part: Part::Hot,
+                at: 0,
+            }; 4],
+            len: 0,
+        }
+    }
+
+    fn push(&mut self, jump: Jump) {
+        self.jumps[self.len] = jump;
+        self.len += 1;
+    }
+}
+
+impl std::ops::Deref for Jumps {
+    type Target = [Jump];
+    fn deref(&self) -> &[Jump] {
+        &self.jumps[..self.len]
     }
 }
 

@@ -5,10 +5,18 @@ use cpu::ir::{Op, Slot, Val};
 
 use super::map_operands;
 
+/// A slot, whether its value is of class F, and the value.
+pub(crate) type Held = (Slot, bool, Val);
+
 /// Renames in `ops` and in the operands of the terminal.
-pub(crate) fn forward(ops: &mut [Op], terminal: &mut [Option<Val>; 2], names: &mut Vec<Val>) {
+pub(crate) fn forward(
+    ops: &mut [Op],
+    terminal: &mut [Option<Val>; 2],
+    names: &mut Vec<Val>,
+    held: &mut Vec<Held>,
+) {
     names.clear();
-    let mut held: Vec<(Slot, bool, Val)> = Vec::new();
+    held.clear();
     for (at, op) in ops.iter_mut().enumerate() {
         map_operands(op, |v| names[usize::from(v.0)]);
         let this = Val(at as u16);

@@ -15,7 +15,7 @@ mod forward;
 
 pub(crate) use dead::{Uses, dead};
 pub(crate) use fold::fold;
-pub(crate) use forward::forward;
+pub(crate) use forward::{Held, forward};
 
 use cpu::ir::{Op, Val};
 
