@@ -21,6 +21,8 @@ use crate::words;
 pub const TLB_BITS: u32 = 13;
 /// Entries of a data TLB.
 pub const TLB_ENTRIES: usize = 1 << TLB_BITS;
+/// Entries of a data TLB that a table of 512 page entries fills.
+const GROUP: usize = 512;
 /// log2 of the number of entries of a jump cache.
 pub const JUMP_BITS: u32 = 12;
 /// Entries of a jump cache.
@@ -72,6 +74,9 @@ pub struct Space {
     entries: Box<[Entry]>,
     /// Indices to which writing was granted since the last [`Space::revoke_writes`]; may repeat.
     granted: Vec<u16>,
+    /// Of each group of [`GROUP`] entries, which may be in use; may repeat. What one leaf table covers falls
+    /// into one group, so that dropping it costs no more than what it filled.
+    filled: [Vec<u16>; TLB_ENTRIES / GROUP],
     /// Whether anything was ever filled since the last clear.
     used: bool,
 }
@@ -83,6 +88,7 @@ impl Space {
             key,
             entries: vec![Entry::default(); TLB_ENTRIES].into_boxed_slice(),
             granted: Vec::new(),
+            filled: Default::default(),
             used: false,
         }
     }
@@ -120,6 +126,15 @@ impl Space {
         let base = va & !0xfff;
         let same = (entry.read == tag(va) || entry.write == tag(va)) && entry.page == page;
         if !same {
+            if (entry.read, entry.write) == (0, 0) {
+                let filled = &mut self.filled[index / GROUP];
+                if filled.len() == 2 * GROUP {
+                    // Entries emptied one by one and filled again repeat in the list: all may be in use.
+                    let first = (index / GROUP * GROUP) as u16;
+                    *filled = (first..first + GROUP as u16).collect();
+                }
+                filled.push(index as u16);
+            }
             *entry = Entry {
                 read: 0,
                 write: 0,
@@ -166,19 +181,21 @@ impl Space {
         if !self.used {
             return;
         }
-        let pages = len >> 12;
-        let drop = |entry: &mut Entry| {
-            let within = |t: u64| t != 0 && (t & !0xfff).wrapping_sub(start) < len;
-            if within(entry.read) || within(entry.write) {
-                (entry.read, entry.write) = (0, 0);
-            }
-        };
-        if pages >= TLB_ENTRIES as u64 {
-            self.entries.iter_mut().for_each(drop);
-        } else {
-            for i in 0..pages {
-                drop(&mut self.entries[Self::index(start.wrapping_add(i << 12))]);
-            }
+        let first = Self::index(start) / GROUP;
+        let groups = (Self::index(start) % GROUP + (len >> 12) as usize)
+            .div_ceil(GROUP)
+            .min(self.filled.len());
+        let entries = &mut self.entries;
+        for i in 0..groups {
+            let group = (first + i) % self.filled.len();
+            self.filled[group].retain(|index| {
+                let entry = &mut entries[*index as usize];
+                let within = |t: u64| t != 0 && (t & !0xfff).wrapping_sub(start) < len;
+                if within(entry.read) || within(entry.write) {
+                    (entry.read, entry.write) = (0, 0);
+                }
+                (entry.read, entry.write) != (0, 0)
+            });
         }
     }
 
@@ -187,6 +204,7 @@ impl Space {
         if self.used {
             self.entries.fill(Entry::default());
             self.granted.clear();
+            self.filled.iter_mut().for_each(Vec::clear);
             self.used = false;
         }
     }
@@ -358,14 +376,23 @@ impl CodeSpace {
 pub trait Keyed {
     /// The key.
     type Key: Copy + PartialEq;
+    /// Spreads keys over the hints of an [`Lru`].
+    fn hint(key: &Self::Key) -> usize;
     /// Key of this item.
     fn key(&self) -> Self::Key;
     /// Becomes an empty item with another key.
     fn rekey(&mut self, key: Self::Key);
 }
 
+fn spread(key: &SpaceKey) -> u64 {
+    (key.root ^ key.modifiers.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
 impl Keyed for Space {
     type Key = SpaceKey;
+    fn hint(key: &SpaceKey) -> usize {
+        (spread(key) >> 48) as usize
+    }
     fn key(&self) -> SpaceKey {
         self.key
     }
@@ -376,6 +403,9 @@ impl Keyed for Space {
 
 impl Keyed for CodeSpace {
     type Key = (SpaceKey, u64);
+    fn hint((key, mode): &(SpaceKey, u64)) -> usize {
+        ((spread(key) ^ mode.wrapping_mul(0xff51_afd7_ed55_8ccd)) >> 48) as usize
+    }
     fn key(&self) -> (SpaceKey, u64) {
         self.key
     }
@@ -390,21 +420,42 @@ pub struct Lru<T: Keyed> {
     items: Vec<(T, u64)>,
     bound: usize,
     time: u64,
+    /// Where a key was found last.
+    hints: Box<[u8; HINTS]>,
 }
+
+/// Hints of an [`Lru`].
+const HINTS: usize = 256;
 
 impl<T: Keyed> Lru<T> {
     /// Empty, for at most `bound` items.
     pub fn new(bound: usize) -> Lru<T> {
+        assert!(bound <= 256, "ids are a byte in the hints");
         Lru {
             items: Vec::new(),
             bound,
             time: 0,
+            hints: Box::new([0; HINTS]),
         }
     }
 
     /// The id of the item with `key`, made by `new` or out of the least recently selected one.
     pub fn select(&mut self, key: T::Key, new: impl FnOnce(T::Key) -> T) -> usize {
         self.time += 1;
+        let time = self.time;
+        let hint = T::hint(&key) % HINTS;
+        if let Some((item, used)) = self.items.get_mut(self.hints[hint] as usize)
+            && item.key() == key
+        {
+            *used = time;
+            return self.hints[hint] as usize;
+        }
+        let id = self.search(key, new);
+        self.hints[hint] = id as u8;
+        id
+    }
+
+    fn search(&mut self, key: T::Key, new: impl FnOnce(T::Key) -> T) -> usize {
         let time = self.time;
         if let Some(id) = self.items.iter().position(|(item, _)| item.key() == key) {
             self.items[id].1 = time;
