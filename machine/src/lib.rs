@@ -31,6 +31,7 @@ mod schedule;
 mod state;
 pub mod stops;
 mod system;
+mod tables;
 
 pub use config::{Config, HartStart, MODEL_VERSION};
 pub use debug::AddressKind;

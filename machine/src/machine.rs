@@ -143,6 +143,11 @@ impl Machine {
         Ok(self.sys.door.progress(self.sys.at, self.sys.time(), tick)?)
     }
 
+    /// The JIT's counters.
+    pub fn engine_stats(&self) -> Option<jit::Stats> {
+        self.engine.stats()
+    }
+
     /// A flag that makes [`Machine::run`] come back soon, at some boundary, when it is set.
     pub fn interrupt_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.interrupt)

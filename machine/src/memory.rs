@@ -15,14 +15,13 @@
 //! The invariant that makes the TLBs coherent: while a translation is cached, every table page that its
 //! walk read has `TABLE` set and lists the space as its user.
 
-use std::collections::BTreeMap;
-
 use bitflags::bitflags;
 use cpu::ir::Size;
 use cpu::{Cpu, PhysMem, SpaceKey, TableChange, Translation};
 use jit::tlb::{CodeSpace, Lru, Space};
 
 use crate::ram::{PAGE, Ram};
+use crate::tables::{Tables, User, Users};
 
 bitflags! {
     /// Why stores to a page take the slow path.
@@ -47,25 +46,6 @@ enum Writer {
     Many,
 }
 
-/// A space that has translations made from a table page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct User {
-    code: bool,
-    space: u8,
-    /// Virtual base of what the table covers.
-    base: u64,
-    /// log2 of what one entry covers.
-    shift: u8,
-}
-
-/// Users of one table page.
-enum Users {
-    Some(Vec<User>),
-    /// So many that a change drops everything: only hostile tables get here.
-    All,
-}
-
-const MAX_USERS: usize = 256;
 const SPACES: usize = 64;
 
 /// What a watchpoint is on.
@@ -94,7 +74,7 @@ pub struct Memory {
     dirty: Vec<u32>,
     /// Of each page, which of its 64 granules of 64 bytes code was translated from.
     granules: Vec<u64>,
-    tables: BTreeMap<u64, Users>,
+    tables: Tables,
     data: Lru<Space>,
     code: Lru<CodeSpace>,
     watches: Vec<Watch>,
@@ -114,7 +94,7 @@ impl Memory {
             writers: vec![Writer::Nobody; pages],
             dirty: Vec::new(),
             granules: vec![0; pages],
-            tables: BTreeMap::new(),
+            tables: Tables::new(),
             data: Lru::new(SPACES),
             code: Lru::new(SPACES),
             watches: Vec::new(),
@@ -222,20 +202,12 @@ impl Memory {
             let user = User {
                 code,
                 space: space as u8,
-                base,
                 shift: step.shift,
+                base,
             };
-            let users = self.tables.entry(page).or_insert_with(|| Users::Some(Vec::new()));
-            if let Users::Some(list) = users
-                && !list.contains(&user)
-            {
-                if list.len() < MAX_USERS {
-                    list.push(user);
-                } else {
-                    *users = Users::All;
-                }
+            if self.tables.note(user, page) {
+                self.guard(page, Guards::TABLE);
             }
-            self.guard(page, Guards::TABLE);
         }
     }
 
@@ -346,23 +318,28 @@ impl Memory {
 
     /// A store to a page that walks have read: see DESIGN section 6 for the policy.
     fn table_written(&mut self, cpu: Option<&dyn Cpu>, page: u64, addr: u64, len: u64, value: Option<u64>) {
-        let Some(users) = self.tables.remove(&page) else {
-            self.guards[page as usize].remove(Guards::TABLE);
-            return;
-        };
-        let list = match users {
-            Users::All => {
-                self.drop_translations();
+        let uppers = match self.tables.users(page) {
+            Some(Users::Some(list)) if list.iter().all(|u| u.shift != 12) => list.clone(),
+            Some(Users::Some(_)) => {
+                // A leaf table gives up its range and its guard at once: entries are written in bursts.
+                if let Some(Users::Some(list)) = self.tables.take(page) {
+                    for user in list {
+                        self.drop_range(user, user.base, 512 << user.shift);
+                        self.abandon(user, user.base, 512 << user.shift);
+                    }
+                }
                 self.guards[page as usize].remove(Guards::TABLE);
                 return;
             }
-            Users::Some(list) => list,
+            Some(Users::All) => {
+                self.drop_translations();
+                return;
+            }
+            None => {
+                self.guards[page as usize].remove(Guards::TABLE);
+                return;
+            }
         };
-        // A leaf table gives up its whole range and its guard at once: entries are written in bursts.
-        let (leaves, mut uppers): (Vec<User>, Vec<User>) = list.into_iter().partition(|u| u.shift == 12);
-        for user in leaves {
-            self.drop_range(user, user.base, 512 << 12);
-        }
         let start = self.ram.address_of(page);
         let first = addr.max(start) & !7;
         let last = (addr + len - 1).min(start + PAGE - 1) & !7;
@@ -393,13 +370,7 @@ impl Memory {
         }
         // The tables below a dropped entry are no longer read by anyone through it.
         for (user, base) in dropped {
-            self.abandon(user, base, 1u64.wrapping_shl(u32::from(user.shift)));
-        }
-        uppers.dedup();
-        if uppers.is_empty() {
-            self.guards[page as usize].remove(Guards::TABLE);
-        } else {
-            self.tables.insert(page, Users::Some(uppers));
+            self.abandon(user, base, 1 << user.shift);
         }
     }
 
@@ -413,19 +384,10 @@ impl Memory {
         }
     }
 
-    /// Takes `user`'s space off all tables that cover part of the `len` bytes from `base` at a lower level.
     fn abandon(&mut self, user: User, base: u64, len: u64) {
         let guards = &mut self.guards;
-        self.tables.retain(|page, users| {
-            let Users::Some(list) = users else { return true };
-            list.retain(|u| {
-                let same = u.code == user.code && u.space == user.space;
-                !(same && u.shift < user.shift && u.base.wrapping_sub(base) < len)
-            });
-            if list.is_empty() {
-                guards[*page as usize].remove(Guards::TABLE);
-            }
-            !list.is_empty()
+        self.tables.abandon(user, base, len, |page| {
+            guards[page as usize].remove(Guards::TABLE)
         });
     }
 
@@ -433,10 +395,9 @@ impl Memory {
     pub fn drop_translations(&mut self) {
         self.data.iter_mut().for_each(Space::clear);
         self.code.iter_mut().for_each(CodeSpace::clear);
-        for &page in self.tables.keys() {
+        for page in self.tables.clear() {
             self.guards[page as usize].remove(Guards::TABLE);
         }
-        self.tables.clear();
         self.leave = true;
     }
 
