@@ -245,6 +245,7 @@ impl Asm {
     }
 
     /// A VEX-encoded instruction of 128 bits or scalar: `map` 1 to 3, `pp` 0 to 3 (none, 66, F3, F2).
+    #[allow(clippy::too_many_arguments, reason = "the fields of the encoding")]
     fn vex(&mut self, map: u8, pp: u8, w: bool, opcode: u8, reg: u8, vvvv: u8, rm: Rm) {
         let xb = Self::xb(rm);
         let r = (!(reg >> 3) & 1) << 7;
@@ -420,11 +421,6 @@ impl Asm {
         self.buf.push(count);
     }
 
-    /// `dst = !a & b`.
-    pub fn andn(&mut self, w: bool, dst: Reg, a: Reg, b: Rm) {
-        self.vex(2, 0, w, 0xf2, dst.0, a.0, b);
-    }
-
     pub fn imul(&mut self, w: bool, dst: Reg, src: Rm) {
         self.ins(0, w, 0x0faf, dst.0, src, false);
     }
@@ -581,12 +577,12 @@ impl Asm {
     }
 
     /// movq or movd from a general register.
-    pub fn to_xmm(&mut self, w: bool, dst: Xmm, src: Reg) {
+    pub fn xmm_from_reg(&mut self, w: bool, dst: Xmm, src: Reg) {
         self.ins(P66, w, 0x0f6e, dst.0, src.into(), false);
     }
 
     /// movq or movd to a general register.
-    pub fn from_xmm(&mut self, w: bool, dst: Reg, src: Xmm) {
+    pub fn reg_from_xmm(&mut self, w: bool, dst: Reg, src: Xmm) {
         self.ins(P66, w, 0x0f7e, src.0, dst.into(), false);
     }
 
@@ -613,12 +609,12 @@ impl Asm {
     }
 
     /// cvtsi2sd and kin: the rest of `dst` becomes that of `dst`.
-    pub fn from_int(&mut self, d: bool, w: bool, dst: Xmm, src: Rm) {
+    pub fn float_from_int(&mut self, d: bool, w: bool, dst: Xmm, src: Rm) {
         self.ins(Self::scalar(d), w, 0x0f2a, dst.0, src, false);
     }
 
     /// cvttsd2si (truncating) or cvtsd2si and kin.
-    pub fn to_int(&mut self, d: bool, w: bool, truncate: bool, dst: Reg, src: Xmm) {
+    pub fn int_from_float(&mut self, d: bool, w: bool, truncate: bool, dst: Reg, src: Xmm) {
         let opcode = if truncate { 0x0f2c } else { 0x0f2d };
         self.ins(Self::scalar(d), w, opcode, dst.0, src.into(), false);
     }

@@ -10,6 +10,9 @@
 //! A thunk preserves every register (homes as Rust left them in their slots), so that a slow path changes
 //! nothing that the allocator knows. [`cpu::Outcome::Stop`] never comes back to the stub.
 
+// dynasm converts register numbers into what they are.
+#![allow(clippy::useless_conversion)]
+
 use cpu::Layout;
 use dynasmrt::x64::X64Relocation;
 use dynasmrt::{AssemblyOffset, DynasmApi, DynasmLabelApi, VecAssembler, dynasm};

@@ -346,7 +346,7 @@ impl Generator {
                 None => {
                     let xmm = self.place(v).xmm;
                     debug_assert!(xmm != NONE, "v{v} is nowhere at op {}", self.at);
-                    self.a().from_xmm(true, to, Xmm(xmm));
+                    self.a().reg_from_xmm(true, to, Xmm(xmm));
                 }
             },
         }
@@ -372,10 +372,10 @@ impl Generator {
         if let Some(m) = self.memory(v) {
             self.a().fload(true, x, m);
         } else if let Some(r) = self.in_reg(v) {
-            self.a().to_xmm(true, x, r);
+            self.a().xmm_from_reg(true, x, r);
         } else {
             let r = self.reg(v);
-            self.a().to_xmm(true, x, r);
+            self.a().xmm_from_reg(true, x, r);
         }
         self.alloc.xmms[usize::from(x.0)] = v;
         self.alloc.places[usize::from(v)].xmm = x.0;
@@ -587,7 +587,7 @@ impl Generator {
         let to = HOMES[usize::from(home)];
         let float = self.place(v).xmm;
         if self.in_reg(v).is_none() && float != NONE {
-            self.a().from_xmm(true, to, Xmm(float));
+            self.a().reg_from_xmm(true, to, Xmm(float));
         } else {
             self.fetch(to, v);
         }

@@ -47,10 +47,10 @@ impl Generator {
             Op::FromBits(v) => {
                 let r = self.reg(v.0);
                 let x = self.temp_xmm();
-                self.a().to_xmm(true, x, r);
+                self.a().xmm_from_reg(true, x, r);
                 self.define_xmm(x);
             }
-            Op::ToBits(fmt, v) => self.to_bits(fmt == Fmt::F64, v.0),
+            Op::ToBits(fmt, v) => self.bits(fmt == Fmt::F64, v.0),
             Op::FBin(op, fmt, rm, a, b) => match (op, rm) {
                 (FBin::Min | FBin::Max, _) => self.fextremum(op, fmt, a.0, b.0),
                 (_, Rounding::Dynamic) => self.farith(op, fmt, a.0, b.0),
@@ -107,7 +107,7 @@ impl Generator {
         self.xmm(v).into()
     }
 
-    fn to_bits(&mut self, d: bool, v: u16) {
+    fn bits(&mut self, d: bool, v: u16) {
         if self.place(v).xmm == NONE
             && let Some(m) = self.memory(v)
         {
@@ -117,7 +117,7 @@ impl Generator {
         }
         let x = self.xmm(v);
         let dst = self.dest(&[]);
-        self.a().from_xmm(d, dst, x);
+        self.a().reg_from_xmm(d, dst, x);
         self.define(dst);
     }
 
@@ -227,7 +227,7 @@ impl Generator {
         } else {
             let x = self.xmm(v);
             let t = self.temp();
-            self.a().from_xmm(true, t, x);
+            self.a().reg_from_xmm(true, t, x);
             self.a().shift_imm(true, 5, t, 32);
             self.a().alu_imm(false, Alu::Cmp, t.into(), -1);
             self.a().fmov(dst, x);
@@ -290,7 +290,7 @@ impl Generator {
         }
         let x = self.xmm(v);
         let dst = self.dest(&[]);
-        self.a().to_int(fmt == Fmt::F64, w, truncate, dst, x);
+        self.a().int_from_float(fmt == Fmt::F64, w, truncate, dst, x);
         // Overflows just for 0x80...
         self.a().alu_imm(w, Alu::Cmp, dst.into(), 1);
         let wrong = self.jcc(Cc::O);
@@ -317,7 +317,7 @@ impl Generator {
         }
         // The conversion keeps what else is in the register: no need to wait for that.
         self.a().flogic(XOR, dst, dst, dst.into());
-        self.a().from_int(d, int != Int::I32, dst, src.into());
+        self.a().float_from_int(d, int != Int::I32, dst, src.into());
         self.define_xmm(dst);
     }
 

@@ -395,7 +395,7 @@ impl Generator {
                 NONE => self.alias_slot(slot.0),
                 home => {
                     let x = self.temp_xmm();
-                    self.a().to_xmm(true, x, HOMES[usize::from(home)]);
+                    self.a().xmm_from_reg(true, x, HOMES[usize::from(home)]);
                     self.define_xmm(x);
                 }
             },

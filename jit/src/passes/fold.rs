@@ -62,27 +62,37 @@ fn zero_is_identity(bin: Bin) -> bool {
 /// Whether the value of `of` is what `un` would make of it.
 fn is_no_change(un: Un, of: &Op) -> bool {
     use cpu::ir::Size::{B1, B2, B4};
-    match (un, of) {
-        (Un::Sext32, Op::Un(Un::Sext8 | Un::Sext16 | Un::Sext32 | Un::Zext8 | Un::Zext16, _)) => true,
-        (
-            Un::Sext32,
-            Op::Load { size: B1 | B2, .. }
-            | Op::Load {
-                size: B4,
-                signed: true,
-                ..
-            },
-        ) => true,
-        (
-            Un::Zext32,
+    match un {
+        Un::Sext32 => matches!(
+            of,
+            Op::Un(Un::Sext8 | Un::Sext16 | Un::Sext32 | Un::Zext8 | Un::Zext16, _)
+                | Op::Load { size: B1 | B2, .. }
+                | Op::Load {
+                    size: B4,
+                    signed: true,
+                    ..
+                }
+                | Op::Cmp(..)
+        ),
+        Un::Zext32 => matches!(
+            of,
             Op::Bin(_, Width::W32, ..)
-            | Op::Load {
-                size: B1 | B2 | B4,
-                signed: false,
-                ..
-            },
-        ) => true,
-        (Un::Zext8 | Un::Zext16 | Un::Zext32 | Un::Sext8 | Un::Sext16 | Un::Sext32, Op::Cmp(..)) => true,
-        _ => false,
+                | Op::Load {
+                    size: B1 | B2 | B4,
+                    signed: false,
+                    ..
+                }
+                | Op::Cmp(..)
+        ),
+        Un::Zext8 | Un::Zext16 | Un::Sext8 | Un::Sext16 => matches!(of, Op::Cmp(..)),
+        Un::Not
+        | Un::Clz32
+        | Un::Clz64
+        | Un::Ctz32
+        | Un::Ctz64
+        | Un::Popcnt32
+        | Un::Popcnt64
+        | Un::Bswap64
+        | Un::OrcB => false,
     }
 }

@@ -3,6 +3,7 @@
 //! what the environment was asked, with where, must agree.
 #![allow(clippy::unwrap_used)]
 
+mod program;
 mod random;
 mod world;
 

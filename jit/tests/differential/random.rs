@@ -80,7 +80,7 @@ impl Rng {
     }
 
     pub fn below(&mut self, n: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(n) >> 64) as u64
+        ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
     }
 
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
@@ -491,6 +491,11 @@ const RMWS: [Rmw; 9] = [
 /// A random block at the start of its page.
 pub fn block(rng: &mut Rng) -> Block {
     let n = 1 + rng.below(12) as usize;
+    block_of(rng, n)
+}
+
+/// A random block of `n` instructions, or one more.
+pub fn block_of(rng: &mut Rng, n: usize) -> Block {
     let faults = rng.below(4) != 0;
     let floats = rng.below(3) == 0;
     let mut b = Builder {

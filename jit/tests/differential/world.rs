@@ -68,7 +68,7 @@ pub struct World {
     pub memory: Vec<u8>,
     pub asked: Vec<Asked>,
     space: Option<Space>,
-    jumps: CodeSpace,
+    pub jumps: CodeSpace,
 }
 
 impl World {
@@ -157,7 +157,8 @@ impl World {
 
     /// `self` is the translated world.
     pub fn compare(&self, other: &World, context: &dyn Fn() -> String) {
-        for slot in 0..448 {
+        // The page's base is set by whoever enters a block.
+        for slot in (0..448).filter(|s| *s != 65) {
             let (a, b) = (self.regs.words()[slot], other.regs.words()[slot]);
             assert_eq!(a, b, "slot {slot}: {a:#x} {b:#x}: {}", context());
         }

@@ -1,0 +1,224 @@
+//! Programs of several blocks on two pages, with links, the jump cache, a block that straddles the pages,
+//! and code dropped and flushed in between: against the interpreter.
+
+use std::collections::BTreeMap;
+
+use cpu::ir::{Block, Op, Target, Terminal, Val};
+use cpu::{Exit, interp};
+use jit::tlb;
+use jit::{BlockKey, Jit, LinkSite, Passes, Ran};
+
+use crate::random::{Rng, block_of};
+use crate::world::{LAYOUT, PAGE, World};
+
+/// Physical pages behind the two virtual ones.
+const FRAMES: [u64; 2] = [5, 9];
+
+struct Program {
+    /// By offset from the first page.
+    blocks: BTreeMap<u64, Block>,
+}
+
+impl Program {
+    fn random(rng: &mut Rng) -> Program {
+        let starts: Vec<u64> = (0..6)
+            .map(|i| i * 0x100)
+            .chain((0..5).map(|i| 0x1000 + i * 0x100))
+            .chain([0xffe])
+            .collect();
+        let mut blocks = BTreeMap::new();
+        for &start in &starts {
+            let straddles = start == 0xffe;
+            let n = if straddles { 1 } else { 1 + rng.below(6) as usize };
+            let mut b = block_of(rng, n);
+            if straddles {
+                if let Some(second) = b.insns.get(1) {
+                    b.ops.truncate(second.first_op.into());
+                    b.insns.truncate(1);
+                    b.terminal = Terminal::Dispatch(Target(0));
+                }
+                b.insns[0].len = 4;
+            }
+            let page = start & 0x1000;
+            for insn in &mut b.insns {
+                insn.offset += (start & 0xfff) as u16;
+            }
+            b.straddles = straddles;
+            let mut target = || Target((rng.pick(&starts) as i64 - page as i64) as i32);
+            let (t, u) = (target(), target());
+            let chosen = rng.below(8);
+            b.terminal = match b.terminal {
+                Terminal::Branch {
+                    cond, width, a, b: y, ..
+                } => Terminal::Branch {
+                    cond,
+                    width,
+                    a,
+                    b: y,
+                    taken: t,
+                    fall: u,
+                },
+                Terminal::Jump(_) if chosen < 4 => Terminal::Jump(t),
+                Terminal::Dispatch(_) => Terminal::Dispatch(t),
+                Terminal::Left => Terminal::Left,
+                Terminal::Trap { cause, value } => Terminal::Trap { cause, value },
+                _ => {
+                    b.ops.push(Op::Page(t.0));
+                    Terminal::Indirect(Val(b.ops.len() as u16 - 1))
+                }
+            };
+            b.verify().unwrap();
+            blocks.insert(start, b);
+        }
+        Program { blocks }
+    }
+
+    fn at(&self, pc: u64) -> &Block {
+        &self.blocks[&(pc - PAGE)]
+    }
+}
+
+/// What the machine does after an exit: traps and stops go on elsewhere and count as a step.
+fn after(world: &mut World, exit: Exit, budget: &mut u64) {
+    let pc = world.regs[LAYOUT.pc];
+    if matches!(exit, Exit::Stop | Exit::Trap(_)) {
+        world.regs[LAYOUT.pc] = PAGE + (pc.wrapping_mul(7) >> 8 & 3) * 0x100;
+        *budget -= 1;
+    }
+}
+
+/// Where to go on if the pc isn't the start of a block: leaving in the middle of one is.
+fn block_at(program: &Program, pc: u64) -> Option<Block> {
+    if let Some(b) = program.blocks.get(&pc.wrapping_sub(PAGE)) {
+        return Some(b.clone());
+    }
+    // The rest of a block, whose values would be gone: go on elsewhere.
+    None
+}
+
+fn interpret(program: &Program, world: &mut World, mut budget: u64) {
+    let mut scratch = interp::Scratch::default();
+    while budget > 0 {
+        step(program, world, &mut scratch, &mut budget);
+    }
+}
+
+/// Interprets the block at pc.
+fn step(program: &Program, world: &mut World, scratch: &mut interp::Scratch, budget: &mut u64) {
+    let pc = world.regs[LAYOUT.pc];
+    let Some(block) = block_at(program, pc) else {
+        world.regs[LAYOUT.pc] = PAGE + (pc & 0x100);
+        return;
+    };
+    world.regs[LAYOUT.page] = pc & !0xfff;
+    let exit = interp::run(&block, &LAYOUT, world, scratch, budget, &[]);
+    after(world, exit, budget);
+}
+
+fn translate(program: &Program, world: &mut World, jit: &mut Jit, rng: &mut Rng, mut budget: u64) {
+    let mut scratch = interp::Scratch::default();
+    let mut site: Option<LinkSite> = None;
+    while budget > 0 {
+        match rng.below(200) {
+            0 => {
+                let frame = rng.pick(&FRAMES);
+                jit.drop_page(frame);
+                world.jumps.drop_code(frame);
+                // A straddler is cached under its first page.
+                world.jumps.drop_code(FRAMES[0]);
+            }
+            1 => {
+                jit.flush();
+                world.jumps.drop_all_code();
+            }
+            2 => {
+                world.jumps.drop_page(PAGE + 0x1000);
+            }
+            _ => {}
+        }
+        let pc = world.regs[LAYOUT.pc];
+        let Some(block) = block_at(program, pc) else {
+            world.regs[LAYOUT.pc] = PAGE + (pc & 0x100);
+            site = None;
+            continue;
+        };
+        world.regs[LAYOUT.page] = pc & !0xfff;
+        for (i, frame) in FRAMES.iter().enumerate() {
+            let va = PAGE + i as u64 * 0x1000;
+            if world.jumps.page(va).is_none() {
+                world.jumps.set_page(va, *frame);
+            }
+        }
+        let entry = match world.jumps.jump(pc) {
+            Some(entry) if site.is_none() => entry,
+            _ => {
+                let frame = FRAMES[(pc >> 12 & 1) as usize];
+                let next = block.straddles.then_some(FRAMES[1]);
+                let key = BlockKey {
+                    page: frame,
+                    offset: (pc & 0xfff) as u16,
+                    mode: 3,
+                    next,
+                };
+                let id = jit
+                    .find(key)
+                    .unwrap_or_else(|| jit.compile(key, &block, &[]).unwrap());
+                if let Some(site) = site {
+                    jit.link(site, id);
+                }
+                world.jumps.insert(pc, jit.entry(id), block.straddles);
+                jit.entry(id)
+            }
+        };
+        site = None;
+        tlb::set_jumps(&mut world.regs, &world.jumps);
+        match jit.run(world, entry, &mut budget) {
+            Ran::Exit(exit) => after(world, exit, &mut budget),
+            Ran::Link(s) => site = Some(s),
+            Ran::Tail if budget > 0 => step_here(program, world, &mut scratch, &mut budget),
+            Ran::Tail => {}
+        }
+    }
+}
+
+/// Interprets the block at pc, which is the start of one.
+fn step_here(program: &Program, world: &mut World, scratch: &mut interp::Scratch, budget: &mut u64) {
+    let pc = world.regs[LAYOUT.pc];
+    assert_eq!(world.regs[LAYOUT.page], pc & !0xfff, "page slot");
+    let block = program.at(pc).clone();
+    let exit = interp::run(&block, &LAYOUT, world, scratch, budget, &[]);
+    after(world, exit, budget);
+}
+
+#[test]
+fn programs_agree_with_the_interpreter() {
+    let mut jit = Jit::new(&LAYOUT, 64 << 20).unwrap();
+    let count: u64 = std::env::var("JIT_BLOCKS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(400);
+    for seed in 1..count {
+        let mut rng = Rng(seed * 0x1234_5678);
+        let program = Program::random(&mut rng);
+        jit.flush();
+        jit.set_passes(if seed % 5 == 0 {
+            Passes::none()
+        } else {
+            Passes::all()
+        });
+        let mut ours = World::new(&mut rng.clone());
+        let mut theirs = World::new(&mut rng.clone());
+        ours.fill_tlb();
+        ours.regs[LAYOUT.pc] = PAGE;
+        theirs.regs[LAYOUT.pc] = PAGE;
+        let steps = 3000 + rng.below(20);
+        interpret(&program, &mut theirs, steps);
+        translate(&program, &mut ours, &mut jit, &mut rng, steps);
+        ours.compare(&theirs, &|| format!("program {seed}"));
+    }
+    let stats = jit.stats();
+    assert!(
+        stats.links > 1000 && stats.misses > 100 && stats.tails > 0,
+        "{stats:?}"
+    );
+}
