@@ -31,6 +31,11 @@ impl Listing {
         Self::reader(written)
     }
 
+    /// Writes what is held, before others write to standard output.
+    pub fn flush(&mut self) -> Result<Reader> {
+        Self::reader(self.0.flush())
+    }
+
     /// Writes what is held.
     pub fn end(mut self) -> Result<()> {
         Self::reader(self.0.flush()).map(|_| ())

@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod boot;
+mod demo;
 mod info;
 mod listing;
 mod log;
@@ -52,6 +53,7 @@ Exit codes: 0 done, or the guest ended; 1 failure; 2 usage; 3 two runs differ; 4
 
 #[derive(Subcommand)]
 enum Command {
+    Demo(demo::Arguments),
     Record(Box<record::Arguments>),
     Run(Box<run::Arguments>),
     Replay(replay::Arguments),
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         }
     };
     let result = match arguments.command {
+        Command::Demo(arguments) => demo::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use icount::{DoorError, End};
+use icount::End;
 use machine::MachineError;
 
 /// How a command ended without an error.
@@ -91,6 +91,7 @@ fn chain(error: &anyhow::Error) -> String {
 mod tests {
     use super::*;
     use anyhow::Context;
+    use icount::DoorError;
     use std::io;
 
     #[test]

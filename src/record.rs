@@ -60,6 +60,15 @@ Examples:
   tickback record -o test.tick --bios none --kernel firmware.elf --stop-after 5s --guest-exit";
 
 impl RecordingArguments {
+    /// A snapshot every so many steps, a power of two.
+    pub const fn every(steps: u64) -> Self {
+        Self {
+            snapshot_every: Some(steps),
+            no_snapshots: false,
+            fsync: false,
+        }
+    }
+
     /// For a recording of the files named in `origin`.
     pub fn options(&self, origin: BTreeMap<String, String>) -> RecordOptions {
         let grid = match (self.no_snapshots, self.snapshot_every) {
