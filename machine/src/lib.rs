@@ -46,4 +46,4 @@ pub use state::Snapshot;
 pub use stops::{Stop, Stops};
 
 pub use snapshot::{Backward, Forward, Landed, Progress, Timeline, TimelineError, TimelineOptions};
-pub use {cpu, icount};
+pub use {cpu, icount, snapshot};

@@ -1,0 +1,206 @@
+//! What comes from outside while the machine is busy: gdb's bytes, and new connections.
+//!
+//! One thread reads the connection and one accepts; both put what they get here. While the machine runs, a Ctrl-C
+//! among the bytes, the connection's end, or a new connection sets the machine's interrupt flag, so that the run comes
+//! back within a fraction of a second. Which of these it was, the server then sees here.
+
+use std::collections::VecDeque;
+use std::io::Read;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::wire::Stream;
+
+/// Ctrl-C as gdb sends it, outside of packets.
+pub(crate) const CTRL_C: u8 = 3;
+
+/// Bytes held for a server that doesn't take them.
+const MOST: usize = 1 << 20;
+
+/// The longest wait without a look at what the server's owner wants.
+pub(crate) const SLICE: Duration = Duration::from_millis(100);
+
+#[derive(Default)]
+struct State {
+    bytes: VecDeque<u8>,
+    closed: bool,
+    running: bool,
+    /// A connection is wanted.
+    wanted: bool,
+    arrived: Option<Stream>,
+    finished: bool,
+}
+
+impl State {
+    fn interrupts(&self) -> bool {
+        self.closed || self.arrived.is_some() || self.bytes.contains(&CTRL_C)
+    }
+}
+
+/// What [`Inbox::next`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// A byte.
+    Byte(u8),
+    /// The connection has ended.
+    Closed,
+    /// Nothing for a while.
+    Nothing,
+}
+
+/// See the module's documentation.
+pub(crate) struct Inbox {
+    state: Mutex<State>,
+    changed: Condvar,
+    flag: Arc<AtomicBool>,
+}
+
+impl Inbox {
+    /// An inbox that sets `flag`, which interrupts the machine.
+    pub fn new(flag: Arc<AtomicBool>) -> Inbox {
+        Inbox {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            flag,
+        }
+    }
+
+    /// No change here can be left half-done by a panic.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
+        let waited = self.changed.wait_timeout(state, time);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn changed(&self, state: &State) {
+        if state.running && state.interrupts() {
+            self.flag.store(true, Ordering::Relaxed);
+        }
+        self.changed.notify_all();
+    }
+
+    /// A connection begins.
+    pub fn begin_session(&self) {
+        let mut state = self.state();
+        state.bytes.clear();
+        state.closed = false;
+        state.wanted = false;
+    }
+
+    /// Reads `stream` to its end. For a thread of its own.
+    pub fn read(&self, mut stream: Stream) {
+        let mut buffer = [0; 4096];
+        loop {
+            let n = match stream.read(&mut buffer) {
+                Ok(n) => n,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(_) => 0,
+            };
+            let mut state = self.state();
+            while state.bytes.len() > MOST && !state.closed && !state.finished {
+                state = self.wait(state, SLICE);
+            }
+            if n == 0 || state.closed || state.finished {
+                state.closed = true;
+                self.changed(&state);
+                return;
+            }
+            state.bytes.extend(&buffer[..n]);
+            self.changed(&state);
+        }
+    }
+
+    /// The next byte, or what there is instead after a while.
+    pub fn next(&self) -> Next {
+        let mut state = self.state();
+        if state.bytes.is_empty() && !state.closed {
+            state = self.wait(state, SLICE);
+        }
+        match state.bytes.pop_front() {
+            Some(byte) => {
+                self.changed.notify_all();
+                Next::Byte(byte)
+            }
+            None if state.closed => Next::Closed,
+            None => Next::Nothing,
+        }
+    }
+
+    /// The next byte, if there is one now.
+    pub fn try_next(&self) -> Option<u8> {
+        self.state().bytes.pop_front()
+    }
+
+    /// Whether the connection has ended and all its bytes were taken.
+    pub fn is_closed(&self) -> bool {
+        let state = self.state();
+        state.closed && state.bytes.is_empty()
+    }
+
+    /// The session is over, whoever ended it.
+    pub fn close(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        self.changed(&state);
+    }
+
+    /// The machine is about to run: interrupts from before don't count, except for those that nobody has looked at.
+    pub fn begin_run(&self) {
+        let mut state = self.state();
+        state.running = true;
+        self.flag.store(state.interrupts(), Ordering::Relaxed);
+    }
+
+    /// The machine stands again.
+    pub fn end_run(&self) {
+        self.state().running = false;
+        self.flag.store(false, Ordering::Relaxed);
+    }
+
+    /// A new connection, if one is there. The session before is over.
+    pub fn arrival(&self) -> Option<Stream> {
+        let mut state = self.state();
+        state.bytes.clear();
+        state.closed = false;
+        state.wanted = state.arrived.is_none();
+        self.changed.notify_all();
+        state.arrived.take()
+    }
+
+    /// Waits a while for a change.
+    pub fn pause(&self) {
+        let state = self.state();
+        if state.arrived.is_none() {
+            drop(self.wait(state, SLICE));
+        }
+    }
+
+    /// The server ends.
+    pub fn finish(&self) {
+        let mut state = self.state();
+        state.finished = true;
+        self.changed(&state);
+    }
+
+    /// Calls `accept` whenever a connection is wanted, until the server ends. For a thread of its own.
+    pub fn accept(&self, mut accept: impl FnMut() -> Option<Stream>) {
+        let mut state = self.state();
+        while !state.finished {
+            if !state.wanted {
+                state = self.wait(state, SLICE);
+                continue;
+            }
+            if let Some(stream) = accept() {
+                state.arrived = Some(stream);
+                state.wanted = false;
+                self.changed(&state);
+            } else {
+                state = self.wait(state, Duration::from_millis(10));
+            }
+        }
+    }
+}

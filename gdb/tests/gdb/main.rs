@@ -1,0 +1,8 @@
+//! Real gdb against the server, over recordings made here.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod batch;
+mod hostile;
+mod live;
+mod smp;
+mod support;
