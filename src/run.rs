@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
 use icount::{Icount, VirtualTime};
-use machine::engine::Engine;
+use machine::{Engine, EngineKind};
 use machine::{FirstStep, Machine, MachineError, Stopped, Stops, board};
 
 use crate::boot::MachineArguments;
@@ -25,7 +25,10 @@ pub struct Arguments {
 pub fn engine(argument: EngineArgument) -> Engine {
     match argument {
         EngineArgument::Interp => Engine::interp(),
-        EngineArgument::Jit => Engine::interp(),
+        EngineArgument::Jit => Engine::new(EngineKind::Jit).unwrap_or_else(|error| {
+            say(&format!("{error}; interpreting instead"));
+            Engine::interp()
+        }),
     }
 }
 

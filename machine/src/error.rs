@@ -23,7 +23,7 @@ pub enum MachineError {
         source: std::io::Error,
     },
     /// The JIT can't run on this host.
-    #[error("{0}; use --engine interp")]
+    #[error(transparent)]
     Jit(#[from] jit::JitError),
     /// One block is larger than the code cache. Our bug.
     #[error(transparent)]
