@@ -4,6 +4,8 @@
 //! dropped together; links stay within a page, so none dangles. A block that straddles two pages is
 //! dropped with either, and is never the target of a link.
 
+use std::cell::Cell;
+
 use cpu::ir::Block;
 use cpu::{Env, Exit, Layout, Trap};
 
@@ -144,6 +146,16 @@ struct PageBlocks {
     tails: Vec<u32>,
 }
 
+/// Number of guesses.
+const GUESSES: usize = 1 << 15;
+
+/// Index of a key's guess.
+fn hash(key: &BlockKey) -> usize {
+    let offset = u64::from(key.offset) << 20 ^ key.mode << 40;
+    let mixed = (key.page ^ offset).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 40) as usize & (GUESSES - 1)
+}
+
 /// Translated code and all that is known of it.
 pub struct Jit {
     layout: &'static Layout,
@@ -151,6 +163,8 @@ pub struct Jit {
     thunks: Thunks,
     blocks: Vec<Compiled>,
     pages: Vec<Option<Box<PageBlocks>>>,
+    /// Blocks by a hash of their keys: a guess at what [`Jit::find`] looks for.
+    guesses: Box<[Cell<u32>]>,
     exits: Vec<ExitRecord>,
     generation: u32,
     generator: Generator,
@@ -177,6 +191,7 @@ impl Jit {
             thunks,
             blocks: Vec::new(),
             pages: Vec::new(),
+            guesses: vec![Cell::new(0); GUESSES].into_boxed_slice(),
             exits: Vec::new(),
             generation: 0,
             generator: Generator::new(layout),
@@ -199,8 +214,16 @@ impl Jit {
 
     /// The block of that key.
     pub fn find(&self, key: BlockKey) -> Option<BlockId> {
+        let guess = &self.guesses[hash(&key)];
+        if let Some(block) = self.blocks.get(guess.get() as usize)
+            && block.key == key
+            && block.live
+        {
+            return Some(BlockId(guess.get()));
+        }
         let page = self.pages.get(key.page as usize)?.as_ref()?;
         let at = page.own.binary_search_by(|(k, _)| k.cmp(&key)).ok()?;
+        guess.set(page.own[at].1);
         Some(BlockId(page.own[at].1))
     }
 
@@ -290,10 +313,14 @@ impl Jit {
     }
 
     fn insert(&mut self, key: BlockKey, id: u32) {
+        self.guesses[hash(&key)].set(id);
         let own = &mut self.page(key.page).own;
         match own.binary_search_by(|(k, _)| k.cmp(&key)) {
             // Compiled again, with other breakpoints say: the new one counts.
-            Ok(at) => own[at].1 = id,
+            Ok(at) => {
+                let old = std::mem::replace(&mut own[at].1, id);
+                self.blocks[old as usize].live = false;
+            }
             Err(at) => own.insert(at, (key, id)),
         }
         if let Some(next) = key.next {
