@@ -14,12 +14,14 @@
 #![allow(clippy::useless_conversion)]
 
 use cpu::Layout;
+use cpu::ir::Size;
 use dynasmrt::x64::X64Relocation;
 use dynasmrt::{AssemblyOffset, DynasmApi, DynasmLabelApi, VecAssembler, dynasm};
 
 use crate::JitError;
 use crate::gen_regs::HOMES;
 use crate::run::{self, Ctx};
+use crate::tlb::TLB_ENTRIES;
 use crate::words::{BIAS, CTX, FRAME, HOST_MXCSR, SCRATCH, TLB};
 
 /// Exit number of a stop in the middle of an instruction; [`Ctx`] says more.
@@ -33,13 +35,32 @@ pub struct Thunks {
     /// Jumped to with the exit number in eax.
     pub exit: u64,
     /// Access or breakpoint: `[desc][value][address -> result]`; without and with vector registers alive.
-    pub access: [u64; 2],
+    pub access: [[u64; 9]; 2],
     /// Helper: `[desc][helper][arg 2][arg 1][arg 0 -> result]`.
     pub call: [u64; 2],
     /// Soft floating point: `[desc][c][b][a -> result]`; keeps all vector registers.
     pub soft: u64,
     /// 16-byte constants, see the numbers below.
     pub constants: u64,
+}
+
+/// Which thunk of accesses.
+#[derive(Clone, Copy, Debug)]
+pub struct Access(pub usize);
+
+impl Access {
+    /// Read-modify-writes and breakpoints: those ask Rust at once, the others the TLB first.
+    pub const OTHER: Access = Access(8);
+
+    /// Of a load or store.
+    pub fn of(write: bool, size: Size) -> Access {
+        Access(size as usize | usize::from(write) << 2)
+    }
+
+    fn parts(self) -> Option<(bool, Size)> {
+        let size = [Size::B1, Size::B2, Size::B4, Size::B8][self.0 & 3];
+        (self.0 < 8).then_some((self.0 & 4 != 0, size))
+    }
 }
 
 /// Index of the constants.
@@ -90,10 +111,21 @@ pub fn make(base: u64, layout: &Layout) -> Result<(Vec<u8>, Thunks), JitError> {
     thunks.enter = at(m.enter());
     thunks.exit = at(m.exit());
     for vectors in [false, true] {
-        thunks.access[usize::from(vectors)] = at(m.callback(3, vectors, Target::Field(Ctx::SLOW)));
-        thunks.call[usize::from(vectors)] = at(m.callback(5, vectors, Target::Field(Ctx::CALL)));
+        for which in 0..=Access::OTHER.0 {
+            let start = m.begin();
+            if let Some((write, size)) = Access(which).parts() {
+                m.probe(write, size);
+            }
+            m.callback(3, vectors, Target::Field(Ctx::SLOW));
+            thunks.access[usize::from(vectors)][which] = at(start);
+        }
+        let start = m.begin();
+        m.callback(5, vectors, Target::Field(Ctx::CALL));
+        thunks.call[usize::from(vectors)] = at(start);
     }
-    thunks.soft = at(m.callback(4, true, Target::Function(run::soft as *const () as u64)));
+    let start = m.begin();
+    m.callback(4, true, Target::Function(run::soft as *const () as u64));
+    thunks.soft = at(start);
     let bytes = m.ops.finalize().map_err(|_| JitError::Assemble)?;
     Ok((bytes, thunks))
 }
@@ -185,9 +217,43 @@ impl Maker<'_> {
         start
     }
 
+    /// Looks into the TLB, for accesses that come here because their group's range isn't on one page. Done
+    /// on a hit; on a miss it goes on behind, with all registers as they were.
+    fn probe(&mut self, write: bool, size: Size) {
+        let mask = (TLB_ENTRIES as i32 - 1) << 5;
+        let field = if write { 8 } else { 0 };
+        let last = size.bytes() as i32 - 1;
+        dynasm!(self.ops ; .arch x64
+            ; push rax ; push rcx
+            ; mov rax, [rsp + 40]
+            ; lea rcx, [rax + last]
+            ; or rcx, 0xfff
+            ; shr rax, 7
+            ; and eax, mask
+            ; cmp rcx, [r14 + rax + field]
+            ; jne >miss
+            ; mov rcx, [r14 + rax + 16]
+            ; add rcx, [rsp + 40]);
+        match (write, size) {
+            (false, Size::B1) => dynasm!(self.ops ; .arch x64 ; movzx eax, BYTE [rcx] ; mov [rsp + 40], rax),
+            (false, Size::B2) => dynasm!(self.ops ; .arch x64 ; movzx eax, WORD [rcx] ; mov [rsp + 40], rax),
+            (false, Size::B4) => dynasm!(self.ops ; .arch x64 ; mov eax, [rcx] ; mov [rsp + 40], rax),
+            (false, Size::B8) => dynasm!(self.ops ; .arch x64 ; mov rax, [rcx] ; mov [rsp + 40], rax),
+            (true, Size::B1) => dynasm!(self.ops ; .arch x64 ; mov rax, [rsp + 32] ; mov [rcx], al),
+            (true, Size::B2) => dynasm!(self.ops ; .arch x64 ; mov rax, [rsp + 32] ; mov [rcx], ax),
+            (true, Size::B4) => dynasm!(self.ops ; .arch x64 ; mov rax, [rsp + 32] ; mov [rcx], eax),
+            (true, Size::B8) => dynasm!(self.ops ; .arch x64 ; mov rax, [rsp + 32] ; mov [rcx], rax),
+        }
+        dynasm!(self.ops ; .arch x64
+            ; cmp eax, eax
+            ; pop rcx ; pop rax
+            ; ret 16
+            ; miss:
+            ; pop rcx ; pop rax);
+    }
+
     /// Arguments and the return address lie on the stack. See the module's documentation.
-    fn callback(&mut self, arguments: i32, vectors: bool, target: Target) -> AssemblyOffset {
-        let start = self.begin();
+    fn callback(&mut self, arguments: i32, vectors: bool, target: Target) {
         let tlb = TLB as i32 * 8 - BIAS;
         // Frame, arguments, return address, four temporaries: then aligned.
         let saved = 8 * (arguments + 1 + 4);
@@ -234,6 +300,5 @@ impl Maker<'_> {
             ; test eax, eax
             ; pop rsi ; pop rdx ; pop rcx ; pop rax
             ; ret (arguments as i16 - 1) * 8);
-        start
     }
 }

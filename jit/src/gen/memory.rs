@@ -13,8 +13,8 @@
 //!
 //! The first access of a group probes for the range of all; its `t` is the group's host address, which
 //! later accesses use after `test t, t; jz cold`. It becomes 0 when the range doesn't lie on one page or
-//! isn't in the TLB, and after every slow path of the block. Then each access probes for itself, in the
-//! cold part.
+//! isn't in the TLB, and after every slow path of the block. Then each access goes to the slow path, whose
+//! thunk probes for the access alone before it asks Rust.
 
 use cpu::ir::{Block, Op, Rmw, Size, Val};
 
@@ -23,6 +23,7 @@ use super::{Ends, Generator, Jumps};
 use crate::asm::{Alu, Cc, Mem, R14, RSP, Reg, Xmm};
 use crate::plan::{Group, NONE, bytes_of};
 use crate::run::{Desc, Kind};
+use crate::thunks::Access;
 use crate::tlb::TLB_BITS;
 use crate::words;
 
@@ -157,16 +158,7 @@ impl Generator {
             (t, self.single(Cc::E))
         };
         self.move_data(data, Mem::indexed(t, base, 0, offset));
-        self.aside(&miss, |g| {
-            let misses = g.probe_aside(base, offset, t, data);
-            g.move_data(data, Mem::indexed(t, base, 0, offset));
-            g.a().mov_imm(t, 0);
-            g.aside(&misses, |g| {
-                g.a().mov_imm(t, 0);
-                g.slow(block, base, offset, data, &done)
-            });
-            Ends::GoesOn
-        });
+        self.aside(&miss, |g| g.slow(block, base, offset, data, &done));
         done(self);
     }
 
@@ -218,26 +210,6 @@ impl Generator {
         jumps
     }
 
-    /// The probe for one access of a group that has no host address, with no register but `t` to spare.
-    fn probe_aside(&mut self, base: Reg, offset: i32, t: Reg, data: Data) -> Jumps {
-        let u = crate::gen_regs::TEMPS
-            .into_iter()
-            .find(|r| *r != t && *r != base)
-            .unwrap_or(t);
-        self.a().push_reg(u);
-        self.index(base, offset, t);
-        let high = i64::from(offset) + data.bytes() as i64 - 1;
-        self.a().lea(u, Mem::new(base, high as i32));
-        self.a().alu_imm(true, Alu::Or, u.into(), 0xfff);
-        let field = if data.is_write() { WRITE } else { READ };
-        self.a()
-            .alu(true, Alu::Cmp, u, Mem::indexed(R14, t, 0, field).into());
-        self.a().pop_reg(u);
-        let miss = self.single(Cc::Ne);
-        self.a().load(true, t, Mem::indexed(R14, t, 0, ADDEND));
-        miss
-    }
-
     fn move_data(&mut self, data: Data, m: Mem) {
         match data {
             Data::Load(size, signed, dst) => self.a().extend_from(size.bytes(), signed, dst, m.into()),
@@ -279,7 +251,7 @@ impl Generator {
         }
         let kind = if data.is_write() { Kind::Store } else { Kind::Load };
         let desc = self.desc(block, kind, data.size());
-        self.thunk(desc);
+        self.thunk(desc, Access::of(data.is_write(), data.size()));
         match data {
             Data::Load(_, false, dst) | Data::Load(Size::B8, _, dst) => self.a().pop_reg(dst),
             Data::Load(size, true, dst) => {
@@ -300,19 +272,18 @@ impl Generator {
     }
 
     /// Calls the thunk of accesses; the address and the value are pushed.
-    fn thunk(&mut self, desc: Desc) {
+    fn thunk(&mut self, desc: Desc, access: Access) {
         self.a().push_imm(desc.0 as i32);
-        let thunk = self.thunks.access[usize::from(self.vectors_alive())];
+        let thunk = self.thunks.access[usize::from(self.vectors_alive())][access.0];
         self.call(thunk);
     }
 
-    /// ZF says Done; else the block is left after the instruction. Host addresses are given up.
+    /// ZF says Done: it goes on; else the block is left after the instruction. Host addresses are given up.
     fn after_slow(&mut self, block: &Block, result: Option<Reg>, done: &dyn Fn(&mut Generator)) -> Ends {
-        let leave = self.jcc(Cc::Ne);
         for group in 0..self.plan.groups.len() {
             let extra = (self.ops.len() + group) as u16;
             let place = self.place(extra);
-            if usize::from(self.last[usize::from(extra)]) <= self.at {
+            if !self.needed(extra) {
                 continue;
             }
             if place.spill != NONE {
@@ -322,11 +293,9 @@ impl Generator {
                 self.a().mov_imm(Reg(place.temp), 0);
             }
         }
-        self.aside(&[leave], |g| {
-            g.leave_after(block, result, &done);
-            Ends::Here
-        });
-        Ends::GoesOn
+        let goes_on = self.jcc(Cc::E);
+        self.leave_after(block, result, done);
+        Ends::Jumps(goes_on)
     }
 
     fn rmw(&mut self, block: &Block, op: Rmw, size: Size, addr: Val, value: Val) {
@@ -378,7 +347,7 @@ impl Generator {
             g.a().push_reg(base);
             g.a().push_reg(value);
             let desc = g.desc(block, Kind::Rmw(op), size);
-            g.thunk(desc);
+            g.thunk(desc, Access::OTHER);
             g.a().pop_reg(old);
             if size == Size::B4 {
                 g.a().extend_from(4, true, old, old.into());

@@ -20,7 +20,7 @@ use crate::jit::{ExitKind, ExitRecord};
 use crate::passes::{self, Passes, Uses};
 use crate::plan::{NONE, Plan};
 use crate::run::{Desc, Kind};
-use crate::thunks::Thunks;
+use crate::thunks::{Access, Thunks};
 
 use alloc::{Alloc, Known};
 
@@ -282,9 +282,13 @@ impl Generator {
                 for jump in jumps {
                     self.bind_here(*jump);
                 }
-                if f(self) == Ends::GoesOn {
-                    let back = self.jmp();
-                    self.bind(back, resume);
+                match f(self) {
+                    Ends::Here => {}
+                    Ends::GoesOn => {
+                        let back = self.jmp();
+                        self.bind(back, resume);
+                    }
+                    Ends::Jumps(back) => self.bind(back, resume),
                 }
                 self.part = Part::Hot;
             }
@@ -293,7 +297,9 @@ impl Generator {
                 for jump in jumps {
                     self.bind_here(*jump);
                 }
-                f(self);
+                if let Ends::Jumps(back) = f(self) {
+                    self.bind_here(back);
+                }
                 self.bind_here(over);
             }
         }
@@ -369,7 +375,7 @@ impl Generator {
     /// Asks whether to stop before the instruction.
     fn breakpoint(&mut self, block: &Block) {
         let desc = self.desc(block, Kind::Breakpoint, cpu::ir::Size::B1);
-        let thunk = self.thunks.access[usize::from(self.vectors_alive())];
+        let thunk = self.thunks.access[usize::from(self.vectors_alive())][Access::OTHER.0];
         for imm in [0, 0, desc.0 as i32] {
             self.a().push_imm(imm);
         }
@@ -505,12 +511,14 @@ impl std::ops::Deref for Jumps {
 }
 
 /// How code that stands aside ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 enum Ends {
     /// By an exit.
     Here,
     /// It goes on where it left.
     GoesOn,
+    /// It ends by an exit, and this jump of it goes on where it left.
+    Jumps(Jump),
 }
 
 /// The first `insns` instructions of a block as a block of its own.
