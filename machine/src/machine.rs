@@ -229,7 +229,7 @@ impl Machine {
                 cpu.retire(0, 1);
                 self.sys.at.0 += 1;
                 self.worked = false;
-                self.schedule.used(1);
+                self.used(1);
                 self.fail()?;
                 continue;
             }
@@ -242,7 +242,7 @@ impl Machine {
             let came = execute(&mut self.engine, &mut *self.harts[hart], &mut self.sys, budget)?;
             let made = self.sys.at.0 - before.0;
             self.worked &= made == 0;
-            self.schedule.used(made);
+            self.used(made);
             if self.sys.watching.scan && self.sys.watching.hart == Some(hart as u8) && made > 0 {
                 let last = Icount(self.sys.at.0 - 1);
                 self.sys.watching.found(last, Stop::Hart(hart as u8));
@@ -254,6 +254,13 @@ impl Machine {
             {
                 return Ok(Stopped::Hit(stop));
             }
+        }
+    }
+
+    /// Steps were made of the slice. A lone hart's never ends, and so isn't counted.
+    fn used(&mut self, steps: u64) {
+        if self.harts.len() > 1 {
+            self.schedule.used(steps);
         }
     }
 
@@ -341,7 +348,7 @@ impl Machine {
         self.sys
             .devices
             .iter()
-            .position(|m| m.device.as_ref().is_some_and(|d| d.name() == "uart"))
+            .position(|m| m.device.as_ref().is_some_and(|d| d.name() == "uart-16550a"))
     }
 
     fn accepts(&self, index: usize) -> bool {
@@ -366,6 +373,10 @@ impl Machine {
     fn turn(&mut self) -> Result<Option<usize>, MachineError> {
         let current = self.sys.current as usize;
         let gives_up = std::mem::take(&mut self.sys.end_slice);
+        if self.harts.len() == 1 && !self.harts[current].waiting() {
+            // One hart has no turns: its slice would end wherever a run happens to be cut.
+            return Ok(Some(current));
+        }
         if !self.harts[current].waiting() && !(gives_up || self.schedule.is_over()) {
             return Ok(Some(current));
         }

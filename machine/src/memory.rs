@@ -46,6 +46,8 @@ enum Writer {
     Many,
 }
 
+/// Stores to an upper table, without a walk in between, after which it is taken for data.
+const MAX_STORES: u8 = 16;
 const SPACES: usize = 64;
 
 /// What a watchpoint is on.
@@ -316,61 +318,45 @@ impl Memory {
         self.leave = true;
     }
 
-    /// A store to a page that walks have read: see DESIGN section 6 for the policy.
+    /// A store to a page that walks have read. A leaf table gives up all that was made from it and its guard
+    /// at once: entries are written in bursts. An upper table does so at the first store that narrows or changes an
+    /// entry; one that fills or widens an entry drops nothing, unless many come with no walk in between:
+    /// then this was a table once, and is data now.
     fn table_written(&mut self, cpu: Option<&dyn Cpu>, page: u64, addr: u64, len: u64, value: Option<u64>) {
-        let uppers = match self.tables.users(page) {
-            Some(Users::Some(list)) if list.iter().all(|u| u.shift != 12) => list.clone(),
-            Some(Users::Some(_)) => {
-                // A leaf table gives up its range and its guard at once: entries are written in bursts.
-                if let Some(Users::Some(list)) = self.tables.take(page) {
-                    for user in list {
-                        self.drop_range(user, user.base, 512 << user.shift);
-                        self.abandon(user, user.base, 512 << user.shift);
-                    }
-                }
-                self.guards[page as usize].remove(Guards::TABLE);
-                return;
-            }
+        let keeps = match self.tables.users_stored(page) {
             Some(Users::All) => {
                 self.drop_translations();
                 return;
             }
-            None => {
-                self.guards[page as usize].remove(Guards::TABLE);
-                return;
+            Some(Users::Some { list, stores }) => {
+                let upper = list.iter().all(|user| user.shift != 12);
+                let cpu = cpu.filter(|_| upper && *stores < MAX_STORES);
+                let entry = addr & !7;
+                // Only a store within one entry can be judged.
+                match (cpu, value) {
+                    (Some(cpu), Some(value)) if addr + len <= entry + 8 => {
+                        let old = self.ram.read(entry, Size::B8);
+                        let shift = 8 * (addr - entry) as u32;
+                        let mask = (u64::MAX >> (64 - 8 * len)) << shift;
+                        let new = old & !mask | value << shift & mask;
+                        list.iter()
+                            .all(|user| cpu.table_change(user.shift, old, new) == TableChange::Nothing)
+                    }
+                    _ => false,
+                }
             }
+            None => false,
         };
-        let start = self.ram.address_of(page);
-        let first = addr.max(start) & !7;
-        let last = (addr + len - 1).min(start + PAGE - 1) & !7;
-        let mut dropped = Vec::new();
-        for entry in (first..=last).step_by(8) {
-            let old = self.ram.read(entry, Size::B8);
-            let new = match value {
-                // Only a store of whole bytes within one entry can be judged; else the entry changes.
-                Some(value) if entry <= addr && addr + len <= entry + 8 => {
-                    let shift = 8 * (addr - entry) as u32;
-                    let mask = (u64::MAX >> (64 - 8 * len)) << shift;
-                    Some(old & !mask | value << shift & mask)
-                }
-                _ => None,
-            };
-            for user in &uppers {
-                let change = match (new, cpu) {
-                    (Some(new), Some(cpu)) => cpu.table_change(user.shift, old, new),
-                    _ => TableChange::Drop,
-                };
-                if change == TableChange::Drop {
-                    let index = (entry - start) / 8;
-                    let base = user.base.wrapping_add(index << user.shift);
-                    self.drop_range(*user, base, 1 << user.shift);
-                    dropped.push((*user, base));
-                }
-            }
+        if keeps {
+            return;
         }
-        // The tables below a dropped entry are no longer read by anyone through it.
-        for (user, base) in dropped {
-            self.abandon(user, base, 1 << user.shift);
+        self.guards[page as usize].remove(Guards::TABLE);
+        if let Some(Users::Some { list, .. }) = self.tables.take(page) {
+            for user in list {
+                let len = 512 << user.shift;
+                self.drop_range(user, user.base, len);
+                self.abandon(user, user.base, len);
+            }
         }
     }
 

@@ -22,7 +22,12 @@ pub struct User {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Users {
     /// These.
-    Some(Vec<User>),
+    Some {
+        /// The users.
+        list: Vec<User>,
+        /// Stores to the table since it was last noted.
+        stores: u8,
+    },
     /// So many that a change drops everything: only hostile tables get here.
     All,
 }
@@ -69,15 +74,21 @@ impl Tables {
             }
             self.unlist(old, &user);
         }
-        match self.pages.entry(page).or_insert_with(|| Users::Some(Vec::new())) {
-            Users::Some(list) if list.len() < MAX_USERS => list.push(user),
+        match self.pages.entry(page).or_insert_with(|| Users::Some {
+            list: Vec::new(),
+            stores: 0,
+        }) {
+            Users::Some { list, stores } if list.len() < MAX_USERS => {
+                list.push(user);
+                *stores = 0;
+            }
             users => *users = Users::All,
         }
         true
     }
 
     fn unlist(&mut self, page: u64, user: &User) -> bool {
-        let Some(Users::Some(list)) = self.pages.get_mut(&page) else {
+        let Some(Users::Some { list, .. }) = self.pages.get_mut(&page) else {
             return false;
         };
         list.retain(|u| u != user);
@@ -98,7 +109,7 @@ impl Tables {
     /// Takes a table page's users off the register.
     pub fn take(&mut self, page: u64) -> Option<Users> {
         let users = self.pages.remove(&page)?;
-        if let Users::Some(list) = &users {
+        if let Users::Some { list, .. } = &users {
             for user in list {
                 self.places.remove(user);
                 self.forget(user);
@@ -107,9 +118,13 @@ impl Tables {
         Some(users)
     }
 
-    /// The users of a table page.
-    pub fn users(&self, page: u64) -> Option<&Users> {
-        self.pages.get(&page)
+    /// The users of a table page that is about to be stored to.
+    pub fn users_stored(&mut self, page: u64) -> Option<&Users> {
+        let users = self.pages.get_mut(&page)?;
+        if let Users::Some { stores, .. } = users {
+            *stores = stores.saturating_add(1);
+        }
+        Some(users)
     }
 
     /// Takes `user`'s space off all tables below its level that serve the `len` bytes from `base`. Calls `unused` with each
@@ -169,7 +184,11 @@ mod tests {
         tables.abandon(user(0, 30, 0), 0, 1 << 30, |page| free.push(page));
         free.sort_unstable();
         assert_eq!(free, [2, 4]);
-        assert_eq!(tables.users(3), Some(&Users::Some(vec![user(1, 12, 0x20_0000)])));
+        let left = Users::Some {
+            list: vec![user(1, 12, 0x20_0000)],
+            stores: 1,
+        };
+        assert_eq!(tables.users_stored(3), Some(&left));
         assert!(
             tables.note(user(0, 12, 0x20_0000), 3),
             "what was abandoned is new again"
@@ -181,7 +200,13 @@ mod tests {
         let mut tables = Tables::new();
         assert!(tables.note(user(0, 12, 0), 7));
         assert!(!tables.note(user(0, 12, 0), 7));
-        assert_eq!(tables.take(7), Some(Users::Some(vec![user(0, 12, 0)])));
+        assert_eq!(
+            tables.take(7),
+            Some(Users::Some {
+                list: vec![user(0, 12, 0)],
+                stores: 0
+            })
+        );
         assert!(tables.note(user(0, 12, 0), 7));
     }
 }

@@ -45,8 +45,10 @@ pub struct LiveDoor {
     ns_per_step: NonZeroU64,
     script: Option<ConsoleScript>,
     exit_on: Option<Matcher>,
-    /// Virtual time at which the run is to end, until that was asked for.
+    /// Virtual time at which the run is to end.
     stop_at: Option<VirtualTime>,
+    /// That was asked for.
+    time_up: bool,
     /// Where the door was last asked.
     asked: (Icount, VirtualTime),
     position: LogPosition,
@@ -69,6 +71,7 @@ impl LiveDoor {
             script: None,
             exit_on: None,
             stop_at: None,
+            time_up: false,
             asked: (Icount::ZERO, VirtualTime::ZERO),
             position: LogPosition::default(),
             ready: Ready::default(),
@@ -115,13 +118,13 @@ impl LiveDoor {
         self
     }
 
-    /// Whether it has become time to stop.
+    /// Whether it has become time to stop, which is then asked for.
     fn is_time_up(&mut self, now: VirtualTime) -> bool {
         let up = self.stop_at.is_some_and(|time| time <= now);
-        if up {
-            self.stop_at = None;
+        if up && !self.time_up {
             self.control.request(Request::TimeUp);
         }
+        self.time_up = up;
         up
     }
 
@@ -398,7 +401,8 @@ mod tests {
         assert_eq!(control.take(), None);
         assert_eq!(door.input(HERE, limit, READY).unwrap(), None);
         assert_eq!(control.take(), Some(Request::TimeUp));
-        assert_eq!(door.next_input(), None);
+        assert_eq!(door.next_input(), Some((HERE, limit)), "no further");
+        assert_eq!(control.take(), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::{Handle, Signals as Incoming};
 
 use super::control::{Control, Request};
@@ -26,6 +26,8 @@ impl Signals {
     pub fn catch(control: &Control, terminal: Option<Arc<Terminal>>) -> Result<Self, HostError> {
         let failed = |action| move |source| HostError::System { action, source };
         let mut incoming = Incoming::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed("catch signals"))?;
+        // A write past a file size limit is then an error, as on a full disk, and not the end of the process.
+        signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(failed("catch signals"))?;
         let handle = incoming.handle();
         let control = control.clone();
         let thread = thread::Builder::new()
