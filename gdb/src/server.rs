@@ -240,8 +240,14 @@ fn talk(target: &mut Target<'_>, wire: Wire, options: &mut Options<'_>) -> Resul
                 }
             }
             GdbStubStateMachine::Disconnected(mut end) => {
-                let _ = end.borrow_conn().flush();
-                return Ok(Some(match end.get_reason() {
+                let reason = end.get_reason();
+                let wire = end.borrow_conn();
+                if reason == DisconnectReason::Kill {
+                    // gdb waits for it, and the stub thinks that it doesn't. It doesn't matter whether it comes through.
+                    let _ = wire.write_all(b"$OK#9a");
+                }
+                let _ = wire.flush();
+                return Ok(Some(match reason {
                     DisconnectReason::Kill => Left::Killed,
                     DisconnectReason::Disconnect
                     | DisconnectReason::TargetExited(_)

@@ -44,8 +44,8 @@ pub(crate) type Never = std::convert::Infallible;
 /// What gdb asked the machine to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Forward to a stop.
-    Continue,
+    /// Forward to a stop: of any hart, or only of those in the mask.
+    Continue(u8),
     /// Forward until this hart has made a step.
     Step(u8),
     /// Forward as long as this hart is within start..end.
@@ -66,6 +66,10 @@ pub(crate) struct Target<'a> {
     pub watches: Watches,
     /// What to do when the stub is done with the packet.
     pub action: Option<Action>,
+    /// The harts that the packet lets run by name.
+    named: u8,
+    /// The packet lets no others run.
+    locked: bool,
     /// The hart of the last stop: what gdb means by any thread.
     pub stopped: u8,
     /// The hart whose memory gdb looked at last.
@@ -88,6 +92,8 @@ impl<'a> Target<'a> {
         let machine = timeline.machine().machine();
         let stopped = machine.current_hart();
         let xml = machine.cpu(0).map(Cpu::target_xml).unwrap_or_default();
+        // Without a word about the system gdb takes it for Linux programs, and steps them by breakpoints.
+        let xml = xml.replace("</architecture>", "</architecture>\n<osabi>none</osabi>");
         Target {
             timeline,
             inbox,
@@ -95,6 +101,8 @@ impl<'a> Target<'a> {
             breakpoints: BTreeMap::new(),
             watches: Watches::default(),
             action: None,
+            named: 0,
+            locked: false,
             stopped,
             looked: stopped,
             owed: None,
@@ -402,16 +410,20 @@ impl SingleRegisterAccess<Tid> for Target<'_> {
 impl MultiThreadResume for Target<'_> {
     /// The machine runs when the stub is done with the packet.
     fn resume(&mut self) -> Result<(), Never> {
-        self.action.get_or_insert(Action::Continue);
+        let harts = if self.locked { self.named } else { u8::MAX };
+        self.action.get_or_insert(Action::Continue(harts));
         Ok(())
     }
 
     fn clear_resume_actions(&mut self) -> Result<(), Never> {
         self.action = None;
+        self.named = 0;
+        self.locked = false;
         Ok(())
     }
 
-    fn set_resume_action_continue(&mut self, _: Tid, _: Option<Signal>) -> Result<(), Never> {
+    fn set_resume_action_continue(&mut self, tid: Tid, _: Option<Signal>) -> Result<(), Never> {
+        self.named |= 1u8.checked_shl(self.hart_or_stopped(tid).into()).unwrap_or(0);
         Ok(())
     }
 
@@ -453,8 +465,9 @@ impl MultiThreadRangeStepping for Target<'_> {
 }
 
 impl MultiThreadSchedulerLocking for Target<'_> {
-    /// Says who must step, which the action does already; no hart is held, since the schedule is recorded.
+    /// Says whose stops count. No hart is held, since the schedule is recorded.
     fn set_resume_action_scheduler_lock(&mut self) -> Result<(), Never> {
+        self.locked = true;
         Ok(())
     }
 }

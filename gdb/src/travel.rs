@@ -67,13 +67,13 @@ pub(crate) fn leave_branch(timeline: &mut Timeline<History>) -> Outcome<bool> {
 impl Target<'_> {
     /// Does what gdb asked for, and says how it ended; `None`: it was interrupted.
     pub fn travel(&mut self, action: Action) -> Option<MultiThreadStopReason<u64>> {
-        if matches!(action, Action::Continue | Action::ReverseContinue) {
+        if matches!(action, Action::Continue(_) | Action::ReverseContinue) {
             self.watches.forget_deleted();
         }
         self.console.open();
         self.inbox.begin_run();
         let outcome = match action {
-            Action::Continue => self.proceed(),
+            Action::Continue(harts) => self.proceed(harts),
             Action::Step(hart) => self.step(hart),
             Action::Range(hart, start, end) => self.step_range(hart, start, end),
             Action::ReverseContinue => self.reverse_continue(),
@@ -157,8 +157,14 @@ impl Target<'_> {
         }
     }
 
-    fn run(&mut self, stops: &Stops, limit: Icount) -> Outcome<Forward<Stop>> {
-        let forward = self.timeline.forward_continue(stops, FirstStep::Counts, limit)?;
+    fn run(&mut self, stops: &Stops, first: FirstStep, limit: Icount) -> Outcome<Forward<Stop>> {
+        let mut forward = self.timeline.forward_continue(stops, first, limit)?;
+        let history = self.timeline.machine_mut();
+        if forward == Forward::End && history.is_live() && history.machine().ended().is_none() {
+            // The end of what was recorded so far, where the live machine waits.
+            history.go_live().map_err(TimelineError::Machine)?;
+            forward = self.timeline.forward_continue(stops, FirstStep::Counts, limit)?;
+        }
         if let Forward::Hit {
             at,
             stop: Stop::Watch { .. },
@@ -169,20 +175,27 @@ impl Target<'_> {
         Ok(forward)
     }
 
-    fn proceed(&mut self) -> Outcome<Arrived> {
+    fn proceed(&mut self, harts: u8) -> Outcome<Arrived> {
         self.owed = None;
         let stops = self.stops(None);
-        Ok(match self.run(&stops, Icount::MAX)? {
-            Forward::Hit { stop, .. } => Arrived::Hit(stop),
-            Forward::Limit | Forward::End => Arrived::End,
-            Forward::Interrupted => Arrived::Interrupted,
-        })
+        let mut first = FirstStep::Counts;
+        loop {
+            return Ok(match self.run(&stops, first, Icount::MAX)? {
+                Forward::Hit { stop, .. } if harts >> stop.hart() & 1 == 0 => {
+                    first = FirstStep::Skipped;
+                    continue;
+                }
+                Forward::Hit { stop, .. } => Arrived::Hit(stop),
+                Forward::Limit | Forward::End => Arrived::End,
+                Forward::Interrupted => Arrived::Interrupted,
+            });
+        }
     }
 
     /// One step of whichever hart, which is said to be `hart`'s.
     fn one(&mut self, stops: &Stops, hart: u8) -> Outcome<Arrived> {
         let limit = self.timeline.position().saturating_add(1);
-        Ok(match self.run(stops, limit)? {
+        Ok(match self.run(stops, FirstStep::Counts, limit)? {
             Forward::Hit { stop, .. } => Arrived::Hit(stop),
             Forward::Limit => Arrived::Stepped(hart),
             Forward::End => Arrived::End,
@@ -207,7 +220,7 @@ impl Target<'_> {
         }
         // It was another hart's step.
         let stops = self.stops(Some(hart));
-        Ok(match self.run(&stops, Icount::MAX)? {
+        Ok(match self.run(&stops, FirstStep::Counts, Icount::MAX)? {
             Forward::Hit {
                 stop: Stop::Hart(_), ..
             } => {

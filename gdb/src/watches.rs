@@ -4,6 +4,7 @@
 //! current. So a translation is kept until gdb lets the machine run without the watchpoint.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use gdbstub::target::ext::breakpoints::WatchKind;
 use machine::{Stop, Watch};
@@ -17,7 +18,7 @@ const PAGE: u64 = 4096;
 /// A watchpoint as gdb names it: address, length, 0 write, 1 read, 2 both.
 type Key = (u64, u64, u8);
 
-/// A physically contiguous part: virtual address, physical address, length.
+/// A physically contiguous part: where it begins for gdb, and for the machine.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     addr: u64,
@@ -86,7 +87,7 @@ impl Watches {
         physical: impl FnMut(u64) -> Option<u64>,
     ) -> bool {
         let key = (addr, len, code(how));
-        if !self.known.contains_key(&key) {
+        if let Entry::Vacant(entry) = self.known.entry(key) {
             let Some(parts) = translate(addr, len, physical) else {
                 return false;
             };
@@ -100,7 +101,7 @@ impl Watches {
                     write,
                 },
             };
-            self.known.insert(key, parts.into_iter().map(watch).collect());
+            entry.insert(parts.into_iter().map(watch).collect());
         }
         self.inserted.push(key);
         true

@@ -1,5 +1,10 @@
 //! Real gdb against the server, over recordings made here.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    missing_docs
+)]
 
 mod batch;
 mod hostile;

@@ -1,20 +1,20 @@
 //! Recordings of the embedded guests, a server in a thread, and gdb in batch mode.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use firmware::Guest;
 use gdb::{Ended, Listener, Options, serve};
-use machine::engine::Engine;
+use machine::engine::{Engine, EngineKind};
 use machine::history::RecordOptions;
-use machine::icount::Icount;
-use machine::icount::ScriptedDoor;
+use machine::icount::{End, Icount, ScriptedDoor};
 use machine::snapshot::RecorderOptions;
 use machine::snapshot::grid::Grid;
 use machine::{Config, FirstStep, HartStart, History, Stopped, Stops, Timeline, TimelineOptions};
@@ -39,6 +39,11 @@ pub fn gdb_is_there(test: &str) -> bool {
         writeln!(list, "gdb: {test}: {GDB} is not installed").unwrap();
     }
     there
+}
+
+/// What users get: translated code where the host can.
+pub fn engine() -> Engine {
+    Engine::new(EngineKind::Jit).unwrap_or_else(|_| Engine::interp())
 }
 
 pub struct Folder {
@@ -97,7 +102,7 @@ impl Folder {
             &self.config(harts),
             images,
             door,
-            Engine::interp(),
+            engine(),
             options,
         )
         .unwrap()
@@ -105,22 +110,26 @@ impl Folder {
 
     /// A whole recording, at its beginning; and its end.
     pub fn record(&self, harts: u8) -> (History, Icount) {
+        self.record_until(harts, Icount(100_000_000))
+    }
+
+    /// A recording that is stopped at `until`, if the guest gets there.
+    pub fn record_until(&self, harts: u8, until: Icount) -> (History, Icount) {
         let mut history = self.begin(harts);
         let end = loop {
             match history
-                .run_live(Icount(100_000_000), &Stops::default(), FirstStep::Counts)
+                .run_live(until, &Stops::default(), FirstStep::Counts)
                 .unwrap()
             {
+                Stopped::Reached if history.machine().icount() == until => break End::Stopped,
                 Stopped::Reached => {}
                 Stopped::End(end) => break end,
                 other => panic!("{other:?}"),
             }
         };
         let finished = history.finish(end).unwrap();
-        (
-            History::open(&self.path("r.tick"), Engine::interp()).unwrap(),
-            finished.at,
-        )
+        let history = History::open(&self.path("r.tick"), engine()).unwrap();
+        (history, finished.at)
     }
 }
 
@@ -187,32 +196,64 @@ impl Drop for Server {
     }
 }
 
-/// Starts gdb on a script that begins attached.
+/// Starts gdb on commands, one a line, once it is attached. A command that fails doesn't keep the next from being run.
 pub fn start_gdb(folder: &Folder, server: &Server, script: &str) -> Child {
-    let path = folder.path("script.gdb");
     let tickback = Path::new(env!("CARGO_MANIFEST_DIR")).join("tickback.gdb");
-    let text = format!(
-        "set pagination off\nset confirm off\nset remotetimeout 20\nsource {}\nfile {}\ntarget remote {}\n{script}\n",
-        tickback.display(),
-        folder.path("guest.elf").display(),
-        server.address
-    );
-    std::fs::write(&path, text).unwrap();
-    Command::new(GDB)
-        .args(["-nx", "-batch", "-x"])
-        .arg(&path)
+    let mut lines: Vec<String> = ["pagination off", "confirm off", "remotetimeout 20"]
+        .map(|s| format!("set {s}"))
+        .into();
+    lines.push(format!("source {}", tickback.display()));
+    lines.push(format!("file {}", folder.path("guest.elf").display()));
+    lines.push(format!("target remote {}", server.address));
+    lines.extend(script.lines().map(str::to_owned));
+    // One stream, so that what monitor commands say stands where it was said.
+    Command::new("sh")
+        .args(["-c", "exec \"$@\" 2>&1", "sh", GDB, "-nx", "-batch"])
+        .args(lines.iter().flat_map(|line| ["-ex", line]))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
         .spawn()
         .unwrap()
 }
 
 /// Runs gdb on a script and yields what it printed.
 pub fn gdb(folder: &Folder, server: &Server, script: &str) -> String {
-    let output = start_gdb(folder, server, script).wait_with_output().unwrap();
-    let text =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    finish(start_gdb(folder, server, script))
+}
+
+/// What a gdb printed, when it has ended.
+pub fn finish(gdb: Child) -> String {
+    let output = gdb.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    println!("{text}");
+    text
+}
+
+/// Presses Ctrl-C a while after gdb has printed each of `marks`, which come right before what is to be interrupted.
+pub fn interrupted_after(mut gdb: Child, marks: &[&str]) -> String {
+    let mut out = gdb.stdout.take().unwrap();
+    let pid = gdb.id().to_string();
+    let mut text = String::new();
+    let mut buffer = [0; 4096];
+    for mark in marks {
+        while !text.contains(mark) {
+            let n = out.read(&mut buffer).unwrap();
+            assert!(n > 0, "{text}");
+            text += &String::from_utf8_lossy(&buffer[..n]);
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(
+            Command::new("kill")
+                .args(["-INT", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+    let mut rest = Vec::new();
+    out.read_to_end(&mut rest).unwrap();
+    gdb.wait().unwrap();
+    text += &String::from_utf8_lossy(&rest);
     println!("{text}");
     text
 }
@@ -220,4 +261,32 @@ pub fn gdb(folder: &Folder, server: &Server, script: &str) -> String {
 /// The lines of `text` that begin with `mark`, without it.
 pub fn marked<'a>(text: &'a str, mark: &str) -> Vec<&'a str> {
     text.lines().filter_map(|line| line.strip_prefix(mark)).collect()
+}
+
+/// Where `monitor when` said that the machine stands, each time.
+pub fn icounts(text: &str) -> Vec<u64> {
+    let lines = marked(text, "icount ").into_iter();
+    let numbers = lines.map(|line| line.split([' ', ',']).next().unwrap().replace('_', ""));
+    numbers.map(|n| n.parse().unwrap()).collect()
+}
+
+/// A guest that counts in a0 for ever.
+pub fn counting() -> Guest {
+    // addi a0, a0, 1; j .-4
+    let image = [0x0015_0513u32, 0xffdf_f06f]
+        .iter()
+        .flat_map(|w| w.to_le_bytes())
+        .chain([0; 8])
+        .collect();
+    Guest {
+        image,
+        load: 0x8000_0000,
+        entry: 0x8000_0000,
+        data: 0x8000_0008,
+        symbols: vec![
+            ("count".into(), 0x8000_0000),
+            ("jump".into(), 0x8000_0004),
+            ("unused".into(), 0x8000_0008),
+        ],
+    }
 }
