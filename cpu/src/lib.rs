@@ -172,7 +172,9 @@ pub trait Context {
     fn load(&mut self, cpu: &mut dyn Cpu, addr: u64, size: Size) -> Result<u64, Trap>;
     /// Stores to virtual memory.
     fn store(&mut self, cpu: &mut dyn Cpu, addr: u64, size: Size, value: u64) -> Result<(), Trap>;
-    /// Translates a virtual address for an access of `size` bytes within one page: the physical address;
+    /// Stores `len` zeros, all within one page (Zicboz).
+    fn store_zeros(&mut self, cpu: &mut dyn Cpu, addr: u64, len: u64) -> Result<(), Trap>;
+    /// Translates a virtual address for an access within one page: the physical address;
     /// faults as the access would.
     fn translate(&mut self, cpu: &mut dyn Cpu, addr: u64, access: Access) -> Result<u64, Trap>;
     /// Whether the physical address is RAM (LR/SC and Zicboz ask).

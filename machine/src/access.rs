@@ -219,6 +219,22 @@ impl Context for System {
         store(cpu, self, addr, size, value).or_else(|refused| self.refuse(refused))
     }
 
+    fn store_zeros(&mut self, cpu: &mut dyn Cpu, addr: u64, len: u64) -> Result<(), Trap> {
+        const ZEROS: [u8; 256] = [0; 256];
+        let (Some(zeros), Part { addr: pa, place: Place::Ram, .. }) =
+            (ZEROS.get(..len as usize), part(cpu, self, addr, len, Access::Write)?)
+        else {
+            return Err(cpu.access_fault(addr, Access::Write));
+        };
+        if self.watching.access(&self.memory, self.at, self.current, pa, len, true) {
+            return self.refuse(Refused::Stop);
+        }
+        self.memory.write_bytes(pa, zeros);
+        regrant(cpu, self, addr, pa);
+        self.leave |= self.memory.take_leave();
+        Ok(())
+    }
+
     fn translate(&mut self, cpu: &mut dyn Cpu, addr: u64, access: Access) -> Result<u64, Trap> {
         Ok(part(cpu, self, addr, 1, access)?.addr)
     }

@@ -187,9 +187,7 @@ impl Hart {
             return Err(self.access_trap(addr, Access::Write));
         }
         let block = addr & !(BLOCK_SIZE - 1);
-        for offset in (0..BLOCK_SIZE).step_by(8) {
-            cx.store(self, block + offset, Size::B8, 0)?;
-        }
+        cx.store_zeros(self, block, BLOCK_SIZE)?;
         Ok(0)
     }
 }
