@@ -148,17 +148,25 @@ impl Inbox {
         self.changed(&state);
     }
 
-    /// The machine is about to run: interrupts from before don't count, except for those that nobody has looked at.
+    /// Forgets interrupts. Whoever sets the flag for reasons of its own is to be asked for them right after this, so that
+    /// what comes later stays set for the run.
+    pub fn clear(&self) {
+        self.flag.store(false, Ordering::Relaxed);
+    }
+
+    /// The machine is about to run: what nobody has looked at interrupts it.
     pub fn begin_run(&self) {
         let mut state = self.state();
         state.running = true;
-        self.flag.store(state.interrupts(), Ordering::Relaxed);
+        if state.interrupts() {
+            self.flag.store(true, Ordering::Relaxed);
+        }
     }
 
     /// The machine stands again.
     pub fn end_run(&self) {
         self.state().running = false;
-        self.flag.store(false, Ordering::Relaxed);
+        self.clear();
     }
 
     /// A new connection, if one is there. The session before is over.

@@ -22,7 +22,7 @@ tickback's commands (each after `monitor`):
   phys on|off              memory addresses are physical, or virtual again
   help                     this text
 After goto and back gdb still holds the registers of before: `maintenance flush register-cache` drops them.
-tb-goto, tb-back, ... of tickback.gdb do both (source it into gdb; `tickback gdb --help` says where it is).
+tb-goto, tb-back, ... of tickback.gdb do both (source it into gdb).
 `kill` ends the server; `detach` leaves it listening.
 ";
 
@@ -209,17 +209,16 @@ impl Target<'_> {
         };
         let (at, stop) = at;
         let text = self.describe_write(at, stop.hart(), &ranges);
-        let home = self.timeline.seek(here).map_err(|e| chain(&e))?;
-        if home == Landed::Interrupted {
-            // Home is where gdb believes to be.
-            self.timeline.seek(here).map_err(|e| chain(&e))?;
-        }
+        // Home is where gdb believes to be.
+        while self.timeline.seek(here).map_err(|e| chain(&e))? == Landed::Interrupted {}
         text.map_err(|e| chain(&e))
     }
 
     /// What the step after `at` did to physical ranges.
     fn describe_write(&mut self, at: Icount, hart: u8, ranges: &[(u64, u64, u64)]) -> Outcome<String> {
-        self.timeline.seek(at)?;
+        if self.timeline.seek(at)? != Landed::There {
+            return Ok("interrupted\n".into());
+        }
         let old = self.bytes(ranges);
         let time = self.timeline.machine().machine().time();
         let pc = self.cpu(hart).map_or(0, |cpu| cpu.pc());

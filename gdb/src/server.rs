@@ -1,6 +1,7 @@
 //! The server: waits for gdb, serves it, and between two debuggers lets a live machine run on.
 
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::thread;
 
 use gdbstub::conn::Connection;
@@ -29,6 +30,8 @@ pub struct Options<'a> {
     pub ending: Box<dyn FnMut() -> bool + 'a>,
     /// Takes a line for the user at the terminal.
     pub say: Box<dyn FnMut(&str) + 'a>,
+    /// Where the user finds [`SCRIPT`](crate::SCRIPT); gdb's console tells how to source it.
+    pub script: Option<PathBuf>,
 }
 
 /// Why the server ended.
@@ -71,12 +74,8 @@ pub fn serve(
         let _ = acceptor.join();
         ended
     });
-    timeline_without_reports(timeline);
-    ended
-}
-
-fn timeline_without_reports(timeline: &mut Timeline<History>) {
     timeline.on_progress(|_| {});
+    ended
 }
 
 struct Server<'a, 'o> {
@@ -90,6 +89,7 @@ impl Server<'_, '_> {
     fn serve(&mut self) -> Result<Ended, GdbError> {
         let mut attached = false;
         loop {
+            self.inbox.clear();
             if (self.options.ending)() {
                 return Ok(Ended::Asked);
             }
@@ -137,6 +137,15 @@ impl Server<'_, '_> {
         let text = stream.try_clone().ok()?;
         self.inbox.begin_session();
         self.console.attach(Some(text));
+        if let Some(script) = &self.options.script {
+            let script = script.display();
+            self.console.print(&format!(
+                "tickback: tb-goto, tb-back, tb-last-write and others: source {script}\n"
+            ));
+        }
+        self.console
+            .print("tickback: monitor help lists what gdb has no commands for\n");
+        (self.options.say)("gdb is attached");
         let Server {
             timeline,
             inbox,
@@ -156,8 +165,16 @@ impl Server<'_, '_> {
         });
         self.console.attach(None);
         match left {
-            Ok(Some(left)) => Some(left),
-            Ok(None) => None,
+            Ok(Some(left)) => {
+                if left == Left::Detached {
+                    (self.options.say)("gdb has detached");
+                }
+                Some(left)
+            }
+            Ok(None) => {
+                (self.options.say)("somebody else than gdb connected, and was sent away");
+                None
+            }
             Err(error) => {
                 (self.options.say)(&format!("gdb's connection was given up: {error}"));
                 Some(Left::Detached)
@@ -221,9 +238,11 @@ fn talk(target: &mut Target<'_>, wire: Wire, options: &mut Options<'_>) -> Resul
                     run.incoming_data(target, byte)?
                 } else if target.inbox.is_closed() {
                     return Ok(Some(Left::Detached));
-                } else if (options.ending)() {
-                    return Ok(Some(Left::Asked));
                 } else {
+                    target.inbox.clear();
+                    if (options.ending)() {
+                        return Ok(Some(Left::Asked));
+                    }
                     let reason = match target.action.take() {
                         Some(action) => target.travel(action),
                         // Interrupted by nobody who is still there to be asked.

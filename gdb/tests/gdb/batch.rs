@@ -8,10 +8,10 @@ use crate::support::{
 };
 
 /// A recording of the demo, and a server over it.
-fn demo(listen: &str) -> (Folder, Server, u64) {
+fn demo() -> (Folder, Server, u64) {
     let folder = Folder::new(firmware::demo());
     let (history, end) = folder.record(1);
-    let server = Server::start(history, listen);
+    let server = Server::start(history, "0");
     (folder, server, end.0)
 }
 
@@ -20,7 +20,7 @@ fn a_step_back_undoes_a_step() {
     if !gdb_is_there("a_step_back_undoes_a_step") {
         return;
     }
-    let (folder, server, end) = demo("0");
+    let (folder, server, end) = demo();
     let text = gdb(
         &folder,
         &server,
@@ -53,7 +53,7 @@ fn breakpoints_both_ways() {
     if !gdb_is_there("breakpoints_both_ways") {
         return;
     }
-    let (folder, server, end) = demo("0");
+    let (folder, server, end) = demo();
     let text = gdb(
         &folder,
         &server,
@@ -80,7 +80,7 @@ fn watchpoints_both_ways() {
     if !gdb_is_there("watchpoints_both_ways") {
         return;
     }
-    let (folder, server, _) = demo("0");
+    let (folder, server, _) = demo();
     let text = gdb(
         &folder,
         &server,
@@ -126,7 +126,7 @@ fn the_demo_s_culprit_is_found_from_its_end() {
     if !gdb_is_there("the_demo_s_culprit_is_found_from_its_end") {
         return;
     }
-    let (folder, server, _) = demo("0");
+    let (folder, server, _) = demo();
     let text = gdb(
         &folder,
         &server,
@@ -161,7 +161,7 @@ fn functions_are_left_and_entered_backwards() {
     if !gdb_is_there("functions_are_left_and_entered_backwards") {
         return;
     }
-    let (folder, server, _) = demo("unix:./gdb-functions.sock");
+    let (folder, server, _) = demo();
     let text = gdb(
         &folder,
         &server,
@@ -185,7 +185,7 @@ fn registers_have_names() {
     if !gdb_is_there("registers_have_names") {
         return;
     }
-    let (folder, server, _) = demo("0");
+    let (folder, server, _) = demo();
     let text = gdb(
         &folder,
         &server,
@@ -222,7 +222,7 @@ fn memory_is_looked_at_without_touching_devices() {
     if !gdb_is_there("memory_is_looked_at_without_touching_devices") {
         return;
     }
-    let (folder, server, _) = demo("0");
+    let (folder, server, _) = demo();
     let text = gdb(
         &folder,
         &server,
@@ -243,7 +243,7 @@ fn a_write_into_history_branches() {
     if !gdb_is_there("a_write_into_history_branches") {
         return;
     }
-    let (folder, server, end) = demo("0");
+    let (folder, server, end) = demo();
     let text = gdb(
         &folder,
         &server,

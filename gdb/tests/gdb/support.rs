@@ -164,6 +164,7 @@ impl Server {
                     stop
                 }),
                 say: Box::new(|line| println!("server: {line}")),
+                script: Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("tickback.gdb")),
             };
             let ended = serve(&mut timeline, &listener, options).unwrap();
             (ended, timeline.into_machine())
