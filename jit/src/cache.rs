@@ -2,79 +2,156 @@
 //! address. A bump allocator; memory is reused only after [`Cache::flush`], so that a running block never
 //! vanishes under itself.
 //!
-//! Unsafe here: mapping a file that nobody else has.
+//! A guest's kernel makes tens of megabytes of code and jumps about in it, so the cache asks for huge
+//! pages: a region of 2 MiB is collapsed into one when its first byte is used. If the host won't, nothing
+//! is lost but speed.
+//!
+//! Unsafe here: mapping a file that nobody else has, and writing to the mapping.
 #![allow(unsafe_code)]
 
-use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::ptr::null_mut;
 
-use memmap2::{Mmap, MmapMut, MmapOptions};
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use crate::JitError;
 
+/// Size of a huge page.
+const HUGE: usize = 2 << 20;
+
+/// The file, mapped at an address that suits huge pages.
+struct Mapping {
+    /// What was reserved, and how much.
+    reserved: *mut u8,
+    len: usize,
+    start: *mut u8,
+}
+
+impl Mapping {
+    fn new(file: &OwnedFd, len: usize, rights: ProtFlags) -> Result<Mapping, JitError> {
+        let failed = |e: rustix::io::Errno| JitError::Map(e.into());
+        let room = len + HUGE;
+        // SAFETY: a new mapping at an address that the host chooses touches no other memory; the second one
+        // replaces part of the first, which is ours alone.
+        unsafe {
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+            let reserved = mmap_anonymous(null_mut(), room, ProtFlags::empty(), flags)
+                .map_err(failed)?
+                .cast::<u8>();
+            let start = reserved.add(reserved.align_offset(HUGE));
+            let mapping = Mapping {
+                reserved,
+                len: room,
+                start,
+            };
+            mmap(
+                start.cast(),
+                len,
+                rights,
+                MapFlags::SHARED | MapFlags::FIXED,
+                file,
+                0,
+            )
+            .map_err(failed)?;
+            Ok(mapping)
+        }
+    }
+
+    /// Asks for a huge page at a multiple of its size.
+    fn collapse(&self, at: usize) {
+        // SAFETY: the range is within the mapping; the advice changes no content. Its failure is no error.
+        unsafe {
+            libc::madvise(self.start.add(at).cast(), HUGE, libc::MADV_COLLAPSE);
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is what `new` reserved, and nothing refers to it any more.
+        let unmapped = unsafe { munmap(self.reserved.cast(), self.len) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+// SAFETY: a mapping is memory that belongs to its owner, like a Box.
+unsafe impl Send for Mapping {}
+
 /// See the module's documentation.
 pub struct Cache {
-    write: MmapMut,
-    run: Mmap,
+    write: Mapping,
+    run: Mapping,
+    len: usize,
     used: usize,
     /// What flushing keeps: thunks and constants.
     kept: usize,
+    /// Below this huge pages were asked for.
+    collapsed: usize,
 }
 
 impl Cache {
-    /// `capacity` bytes.
+    /// About `capacity` bytes.
     pub fn new(capacity: usize) -> Result<Cache, JitError> {
-        let fd = memfd_create("jit", MemfdFlags::CLOEXEC).map_err(|e| JitError::Map(e.into()))?;
-        let file = File::from(fd);
-        file.set_len(capacity as u64).map_err(JitError::Map)?;
-        // SAFETY: the file is anonymous and not shared with anybody, so its content changes only
-        // through `write`, and what `run` shows is only ever executed or compared.
-        let (write, run) = unsafe {
-            (
-                MmapOptions::new()
-                    .len(capacity)
-                    .map_mut(&file)
-                    .map_err(JitError::Map)?,
-                MmapOptions::new()
-                    .len(capacity)
-                    .map_exec(&file)
-                    .map_err(JitError::Map)?,
-            )
-        };
+        let failed = |e: rustix::io::Errno| JitError::Map(e.into());
+        let len = capacity.next_multiple_of(4096);
+        let file = memfd_create("jit", MemfdFlags::CLOEXEC).map_err(failed)?;
+        ftruncate(&file, len as u64).map_err(failed)?;
         Ok(Cache {
-            write,
-            run,
+            write: Mapping::new(&file, len, ProtFlags::READ | ProtFlags::WRITE)?,
+            run: Mapping::new(&file, len, ProtFlags::READ | ProtFlags::EXEC)?,
+            len,
             used: 0,
             kept: 0,
+            collapsed: 0,
         })
+    }
+
+    fn base(&self) -> u64 {
+        self.run.start as u64
     }
 
     /// Address at which the next allocation will execute.
     pub fn next(&self) -> u64 {
-        self.run.as_ptr() as u64 + self.used as u64
+        self.base() + self.used as u64
     }
 
     /// Bytes left.
     pub fn left(&self) -> usize {
-        self.write.len() - self.used
+        self.len - self.used
     }
 
     /// Whether an address is within what is in use.
     pub fn contains(&self, code: u64) -> bool {
-        code.wrapping_sub(self.run.as_ptr() as u64) < self.used as u64
+        code.wrapping_sub(self.base()) < self.used as u64
+    }
+
+    /// Overwrites bytes.
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        assert!(at <= self.len && bytes.len() <= self.len - at);
+        // SAFETY: the range was checked, the memory is mapped for writing, and no reference to it exists
+        // but the one that `bytes` borrows from `self` at most.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.write.start.add(at), bytes.len());
+        }
     }
 
     /// Appends code that was made for [`Cache::next`]; the next allocation is 16-byte aligned. The caller has
     /// checked [`Cache::left`].
     pub fn append(&mut self, code: &[u8]) {
-        self.write[self.used..self.used + code.len()].copy_from_slice(code);
-        self.used = (self.used + code.len() + 15) & !15;
-        self.used = self.used.min(self.write.len());
+        let end = self.used + code.len();
+        while self.collapsed < end && self.collapsed + HUGE <= self.len {
+            self.write.collapse(self.collapsed);
+            self.run.collapse(self.collapsed);
+            self.collapsed += HUGE;
+        }
+        self.put(self.used, code);
+        self.used = end.next_multiple_of(16).min(self.len);
     }
 
     /// Appends more code at an address past all that is in use.
     pub fn append_here(&mut self, at: u64, code: &[u8]) {
-        self.used = (at - self.run.as_ptr() as u64) as usize;
+        self.used = (at - self.base()) as usize;
         self.append(code);
     }
 
@@ -90,14 +167,16 @@ impl Cache {
 
     /// The code at an address, for dumps.
     pub fn bytes(&self, code: u64, len: usize) -> &[u8] {
-        let at = (code - self.run.as_ptr() as u64) as usize;
-        &self.write[at..at + len]
+        let at = (code - self.base()) as usize;
+        assert!(at <= self.len && len <= self.len - at);
+        // SAFETY: the range was checked; it changes only through `&mut self`.
+        unsafe { std::slice::from_raw_parts(self.write.start.add(at), len) }
     }
 
     /// Rewrites the 32-bit displacement at address `at`, so that the jump that it ends goes to `target`.
     pub fn patch(&mut self, at: u64, target: u64) {
-        let index = (at - self.run.as_ptr() as u64) as usize;
+        let index = (at - self.base()) as usize;
         let displacement = target.wrapping_sub(at + 4) as i32;
-        self.write[index..index + 4].copy_from_slice(&displacement.to_le_bytes());
+        self.put(index, &displacement.to_le_bytes());
     }
 }

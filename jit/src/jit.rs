@@ -13,7 +13,7 @@ use crate::cache::Cache;
 use crate::generate::{Generator, Input};
 use crate::passes::Passes;
 use crate::run;
-use crate::thunks::{self, EXIT_STOP, Thunks};
+use crate::thunks::{self, EXIT_DISPATCH, EXIT_NEXT, EXIT_STOP, Thunks};
 use crate::words;
 
 /// What a translation is made from.
@@ -147,7 +147,7 @@ struct PageBlocks {
 }
 
 /// Number of guesses.
-const GUESSES: usize = 1 << 15;
+const GUESSES: usize = 1 << 18;
 
 /// Index of a key's guess.
 fn hash(key: &BlockKey) -> usize {
@@ -387,12 +387,18 @@ impl Jit {
         self.blocks.clear();
         self.pages.clear();
         self.exits.clear();
-        self.exits.push(ExitRecord {
-            kind: ExitKind::Stop,
-            give_back: 0,
-            target: None,
-        });
-        debug_assert_eq!(self.exits.len() as u32, EXIT_STOP + 1);
+        for (number, kind) in [
+            (EXIT_STOP, ExitKind::Stop),
+            (EXIT_NEXT, ExitKind::Next),
+            (EXIT_DISPATCH, ExitKind::Dispatch),
+        ] {
+            debug_assert_eq!(self.exits.len() as u32, number);
+            self.exits.push(ExitRecord {
+                kind,
+                give_back: 0,
+                target: None,
+            });
+        }
         self.generation = self.generation.wrapping_add(1);
     }
 

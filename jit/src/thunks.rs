@@ -26,6 +26,11 @@ use crate::words::{BIAS, CTX, FRAME, HOST_MXCSR, SCRATCH, TLB};
 
 /// Exit number of a stop in the middle of an instruction; [`Ctx`] says more.
 pub const EXIT_STOP: u32 = 0;
+/// Exit numbers of the commonest exits, which set the pc slot and give nothing back: their records are
+/// always in the host's cache.
+pub const EXIT_NEXT: u32 = 1;
+/// See [`EXIT_NEXT`].
+pub const EXIT_DISPATCH: u32 = 2;
 
 /// Addresses of the thunks and of the constants beside them.
 #[derive(Clone, Copy, Debug, Default)]

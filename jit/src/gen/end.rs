@@ -49,7 +49,11 @@ impl Generator {
                     self.go_indirect(r);
                 }
             }
-            Terminal::Dispatch(target) => self.exit(ExitKind::Dispatch, 0, Some(target.0)),
+            Terminal::Dispatch(target) => {
+                self.page_address(RAX, target.0);
+                self.store_pc(RAX);
+                self.exit(ExitKind::Dispatch, 0, None);
+            }
             Terminal::Left => self.exit(ExitKind::Dispatch, 0, None),
             Terminal::Trap { cause, value } => {
                 let value = match value {

@@ -20,7 +20,7 @@ use crate::jit::{ExitKind, ExitRecord};
 use crate::passes::{self, Passes, Uses};
 use crate::plan::{NONE, Plan};
 use crate::run::{Desc, Kind};
-use crate::thunks::{Access, Thunks};
+use crate::thunks::{Access, EXIT_DISPATCH, EXIT_NEXT, Thunks};
 
 use alloc::{Alloc, Known};
 
@@ -339,7 +339,11 @@ impl Generator {
 
     /// Leaves for good, here.
     fn exit(&mut self, kind: ExitKind, give_back: u32, target: Option<i32>) {
-        let number = self.exit_number(kind, give_back, target);
+        let number = match (kind, give_back, target) {
+            (ExitKind::Next, 0, None) => EXIT_NEXT,
+            (ExitKind::Dispatch, 0, None) => EXIT_DISPATCH,
+            _ => self.exit_number(kind, give_back, target),
+        };
         self.a().mov_imm(crate::asm::RAX, u64::from(number));
         let jump = self.jmp();
         self.bind(jump, Label::Address(self.thunks.exit));
