@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use machine::icount::Icount;
 
-use crate::support::{Folder, Server, counting};
+use crate::support::{Folder, Server, UNUSED, counting};
 
 struct Random(u64);
 
@@ -242,7 +242,7 @@ fn ctrl_c_is_prompt() {
     };
     ask(&packet(b"QStartNoAckMode"), "OK#9a");
     // A watchpoint that is never hit makes both directions search.
-    ask(&packet(b"Z2,80000008,8"), "OK#9a");
+    ask(&packet(format!("Z2,{UNUSED:x},8").as_bytes()), "OK#9a");
     let mut slowest = Duration::ZERO;
     let mut interrupt = |ask: &mut dyn FnMut(&[u8], &str) -> String, body: &[u8], wait: u64| {
         ask(&packet(body), "");

@@ -271,23 +271,22 @@ pub fn icounts(text: &str) -> Vec<u64> {
     numbers.map(|n| n.parse().unwrap()).collect()
 }
 
-/// A guest that counts in a0 for ever.
+/// A guest that counts for ever, and stores the count in its second page, at whose eighth byte is `unused`: with a watchpoint
+/// there each of its stores is looked at, so that a search takes its time.
 pub fn counting() -> Guest {
-    // addi a0, a0, 1; j .-4
-    let image = [0x0015_0513u32, 0xffdf_f06f]
-        .iter()
-        .flat_map(|w| w.to_le_bytes())
-        .chain([0; 8])
-        .collect();
+    // auipc t0, 1; addi a0, a0, 1; sd a0, 0(t0); j .-8
+    let code = [0x0000_1297u32, 0x0015_0513, 0x00a2_b023, 0xff9f_f06f];
+    let mut image: Vec<u8> = code.iter().flat_map(|word| word.to_le_bytes()).collect();
+    image.resize(0x1010, 0);
+    let symbols = [("start", 0x8000_0000), ("count", 0x8000_1000), ("unused", UNUSED)];
     Guest {
         image,
         load: 0x8000_0000,
         entry: 0x8000_0000,
-        data: 0x8000_0008,
-        symbols: vec![
-            ("count".into(), 0x8000_0000),
-            ("jump".into(), 0x8000_0004),
-            ("unused".into(), 0x8000_0008),
-        ],
+        data: 0x8000_0010,
+        symbols: symbols.map(|(name, addr)| (name.to_owned(), addr)).into(),
     }
 }
+
+/// See [`counting`].
+pub const UNUSED: u64 = 0x8000_1008;
