@@ -63,6 +63,9 @@ pub enum MachineError {
         /// What happened instead.
         why: String,
     },
+    /// Two engines that run one machine side by side differ. Our bug.
+    #[error("{0}")]
+    Check(Box<crate::check::Mismatch>),
     /// The user interrupted.
     #[error("interrupted")]
     Interrupted,
@@ -77,7 +80,8 @@ impl MachineError {
         match self {
             MachineError::Door(DoorError::Divergence(_) | DoorError::PastEnd { .. })
             | MachineError::Root { .. }
-            | MachineError::Short { .. } => true,
+            | MachineError::Short { .. }
+            | MachineError::Check(_) => true,
             MachineError::Door(_)
             | MachineError::State(_)
             | MachineError::Snapshot(_)

@@ -6,6 +6,7 @@
 //!   memory.rs    guards and translations    ram.rs       the bytes
 //!   state.rs     save, restore, roots       stops.rs     breakpoints, watchpoints
 //!   board.rs     riscv-virt                 engine.rs    JIT or interpreter
+//!   check.rs     two machines on one door   diff.rs      where two recordings part
 //! ```
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -13,8 +14,10 @@
 mod access;
 pub mod board;
 pub mod boot;
+pub mod check;
 pub mod config;
 mod debug;
+pub mod diff;
 pub mod disk;
 mod dispatch;
 pub mod engine;
