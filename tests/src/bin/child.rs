@@ -1,0 +1,63 @@
+//! A process of its own for whole-machine tests: it restores from disk what another one recorded, or records until it
+//! is killed.
+//!
+//! ```text
+//!   child root FOLDER POSITION    the state root there, restored from the folder
+//!   child record FOLDER           records the echo guest, typing what comes on standard input, its console on standard output
+//! ```
+#![allow(clippy::print_stdout)]
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use icount::Icount;
+use machine::history::RecordOptions;
+use machine::host::{Console, Control, Keyboard, LiveDoor, Stopwatch};
+use machine::{FirstStep, History, Stops};
+use snapshot::RecorderOptions;
+use snapshot::grid::Grid;
+use tests::ways::With;
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["root", dir, place] => root(Path::new(dir), place.parse()?),
+        ["record", dir] => record(Path::new(dir)),
+        _ => bail!("usage: child root FOLDER POSITION | record FOLDER"),
+    }
+}
+
+fn root(dir: &Path, place: u64) -> Result<()> {
+    let seen = tests::recorded::seek(dir, With::Jit, &[place], false)?;
+    let seen = seen.first().context("nothing was seen")?;
+    println!("{}", seen.root);
+    Ok(())
+}
+
+fn record(dir: &Path) -> Result<()> {
+    let control = Control::new();
+    let _keyboard = Keyboard::stdin(&control)?;
+    let door = LiveDoor::new(control.clone(), Console::stdout(None));
+    let subject = tests::subject::Subject::of("echo", &tests::echo::echo(), 1, &[], &[]);
+    let watch = Stopwatch::start();
+    let options = RecordOptions {
+        grid: Grid::fixed(20),
+        recorder: RecorderOptions::default(),
+        host_time: Box::new(move || watch.elapsed().as_nanos() as u64),
+        origin: Default::default(),
+        fsync: false,
+    };
+    let engine = With::Jit.engine()?;
+    let mut history = History::record(
+        dir,
+        &subject.config,
+        subject.images,
+        Box::new(door),
+        engine,
+        options,
+    )?;
+    loop {
+        history.run_live(Icount::MAX, &Stops::default(), FirstStep::Counts)?;
+    }
+}

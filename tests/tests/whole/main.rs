@@ -1,0 +1,8 @@
+//! Whole machines, in one binary: one link, and in the release profile.
+#![allow(clippy::unwrap_used, missing_docs)]
+// Host time decides only when a process is killed.
+#![allow(clippy::disallowed_methods)]
+
+mod architecture;
+mod determinism;
+mod killed;
