@@ -31,7 +31,10 @@ pub struct BlockKey {
 
 /// A translated block; valid until its page is dropped or the cache is flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockId(u32);
+pub struct BlockId {
+    index: u32,
+    entry: u64,
+}
 
 /// A direct jump that [`Jit::link`] can make go straight to its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,8 +149,11 @@ struct PageBlocks {
     tails: Vec<u32>,
 }
 
+/// A block that was looked for; in one line of the host's cache with its key.
+type Guess = Cell<Option<(BlockKey, BlockId)>>;
+
 /// Number of guesses.
-const GUESSES: usize = 1 << 18;
+const GUESSES: usize = 1 << 16;
 
 /// Index of a key's guess.
 fn hash(key: &BlockKey) -> usize {
@@ -164,7 +170,7 @@ pub struct Jit {
     blocks: Vec<Compiled>,
     pages: Vec<Option<Box<PageBlocks>>>,
     /// Blocks by a hash of their keys: a guess at what [`Jit::find`] looks for.
-    guesses: Box<[Cell<u32>]>,
+    guesses: Box<[Guess]>,
     exits: Vec<ExitRecord>,
     generation: u32,
     generator: Generator,
@@ -191,7 +197,7 @@ impl Jit {
             thunks,
             blocks: Vec::new(),
             pages: Vec::new(),
-            guesses: vec![Cell::new(0); GUESSES].into_boxed_slice(),
+            guesses: vec![Cell::new(None); GUESSES].into_boxed_slice(),
             exits: Vec::new(),
             generation: 0,
             generator: Generator::new(layout),
@@ -215,21 +221,38 @@ impl Jit {
     /// The block of that key.
     pub fn find(&self, key: BlockKey) -> Option<BlockId> {
         let guess = &self.guesses[hash(&key)];
-        if let Some(block) = self.blocks.get(guess.get() as usize)
-            && block.key == key
-            && block.live
+        if let Some((known, block)) = guess.get()
+            && known == key
         {
-            return Some(BlockId(guess.get()));
+            return Some(block);
         }
         let page = self.pages.get(key.page as usize)?.as_ref()?;
         let at = page.own.binary_search_by(|(k, _)| k.cmp(&key)).ok()?;
-        guess.set(page.own[at].1);
-        Some(BlockId(page.own[at].1))
+        let block = self.id(page.own[at].1);
+        guess.set(Some((key, block)));
+        Some(block)
+    }
+
+    fn id(&self, index: u32) -> BlockId {
+        BlockId {
+            index,
+            entry: self.blocks[index as usize].entry,
+        }
+    }
+
+    /// A block is found no more.
+    fn bury(&mut self, index: u32) {
+        let block = &mut self.blocks[index as usize];
+        block.live = false;
+        let guess = &self.guesses[hash(&block.key)];
+        if guess.get().is_some_and(|(_, b)| b.index == index) {
+            guess.set(None);
+        }
     }
 
     /// Host address of a block's entry, for [`crate::tlb::CodeSpace::insert`] and [`Jit::run`].
     pub fn entry(&self, block: BlockId) -> u64 {
-        self.blocks[block.0 as usize].entry
+        block.entry
     }
 
     /// Translates a block. Before the instructions at page offsets `breakpoints` the code asks
@@ -301,7 +324,7 @@ impl Jit {
                 self.link(site, to);
             }
         }
-        Ok(BlockId(id))
+        Ok(self.id(id))
     }
 
     fn page(&mut self, page: u64) -> &mut PageBlocks {
@@ -313,13 +336,12 @@ impl Jit {
     }
 
     fn insert(&mut self, key: BlockKey, id: u32) {
-        self.guesses[hash(&key)].set(id);
         let own = &mut self.page(key.page).own;
         match own.binary_search_by(|(k, _)| k.cmp(&key)) {
             // Compiled again, with other breakpoints say: the new one counts.
             Ok(at) => {
                 let old = std::mem::replace(&mut own[at].1, id);
-                self.blocks[old as usize].live = false;
+                self.bury(old);
             }
             Err(at) => own.insert(at, (key, id)),
         }
@@ -342,7 +364,7 @@ impl Jit {
         else {
             return;
         };
-        let (from, to) = (&self.blocks[block as usize], &self.blocks[to.0 as usize]);
+        let (from, to) = (&self.blocks[block as usize], &self.blocks[to.index as usize]);
         let wanted = BlockKey { next: None, ..to.key };
         let here = BlockKey {
             offset: to.key.offset,
@@ -362,13 +384,13 @@ impl Jit {
             return;
         };
         for (key, id) in dropped.own {
-            self.blocks[id as usize].live = false;
+            self.bury(id);
             if let Some(other) = key.next.filter(|n| *n != page) {
                 self.page(other).tails.retain(|t| *t != id);
             }
         }
         for id in dropped.tails {
-            self.blocks[id as usize].live = false;
+            self.bury(id);
             let key = self.blocks[id as usize].key;
             if key.page != page {
                 self.page(key.page).own.retain(|(_, own)| *own != id);
@@ -385,6 +407,7 @@ impl Jit {
     fn forget(&mut self) {
         self.cache.flush();
         self.blocks.clear();
+        self.guesses.iter().for_each(|guess| guess.set(None));
         self.pages.clear();
         self.exits.clear();
         for (number, kind) in [
@@ -463,7 +486,7 @@ impl Jit {
 
     /// The host code of a block, for dumps.
     pub fn code(&self, block: BlockId) -> &[u8] {
-        let block = &self.blocks[block.0 as usize];
+        let block = &self.blocks[block.index as usize];
         self.cache.bytes(block.entry, block.len as usize)
     }
 
