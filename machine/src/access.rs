@@ -221,12 +221,24 @@ impl Context for System {
 
     fn store_zeros(&mut self, cpu: &mut dyn Cpu, addr: u64, len: u64) -> Result<(), Trap> {
         const ZEROS: [u8; 256] = [0; 256];
-        let (Some(zeros), Part { addr: pa, place: Place::Ram, .. }) =
-            (ZEROS.get(..len as usize), part(cpu, self, addr, len, Access::Write)?)
+        let (
+            Some(zeros),
+            Part {
+                addr: pa,
+                place: Place::Ram,
+                ..
+            },
+        ) = (
+            ZEROS.get(..len as usize),
+            part(cpu, self, addr, len, Access::Write)?,
+        )
         else {
             return Err(cpu.access_fault(addr, Access::Write));
         };
-        if self.watching.access(&self.memory, self.at, self.current, pa, len, true) {
+        if self
+            .watching
+            .access(&self.memory, self.at, self.current, pa, len, true)
+        {
             return self.refuse(Refused::Stop);
         }
         self.memory.write_bytes(pa, zeros);
@@ -327,7 +339,7 @@ impl Env for Running<'_> {
 
     fn rmw(&mut self, here: Here, op: Rmw, addr: u64, size: Size, value: u64) -> (Outcome, u64) {
         self.arrive(here);
-        if addr % size.bytes() != 0 {
+        if !addr.is_multiple_of(size.bytes()) {
             let trap = self.cpu.misaligned(addr, Access::Write);
             return (self.refused(trap.into()), 0);
         }

@@ -21,6 +21,9 @@ pub struct DriveConfig {
     pub read_only: bool,
 }
 
+/// A changed block: drive and number, and its content if it is known.
+pub type Dirty = ((u8, u64), Option<Arc<Block>>);
+
 /// The drives.
 pub struct Disks {
     drives: Vec<DriveConfig>,
@@ -76,7 +79,7 @@ impl Disks {
     }
 
     /// Blocks that changed since the last call, in order, with their content.
-    pub fn take_dirty(&mut self) -> Vec<((u8, u64), Option<Arc<Block>>)> {
+    pub fn take_dirty(&mut self) -> Vec<Dirty> {
         let dirty = std::mem::take(&mut self.dirty);
         dirty
             .into_iter()

@@ -759,41 +759,46 @@ impl Replay for History {
     }
 
     fn run(&mut self, until: Icount, stops: &Stops, first: FirstStep) -> Result<Ran<Stop>, MachineError> {
-        let parked = self.live.as_ref().is_some_and(|l| l.parked.is_some()) && self.branch.is_none();
-        if parked && self.machine.icount() == self.end {
-            self.go_live()?;
-        }
-        if self.at_live {
-            return loop {
-                if self.machine.icount() >= until {
-                    break Ok(Ran::Reached);
-                }
-                match self.run_live(until, stops, first)? {
-                    Stopped::Reached => {}
-                    Stopped::Hit(stop) => break Ok(Ran::Hit(stop)),
-                    Stopped::End(_) => break Ok(Ran::End),
-                    Stopped::Interrupted => break Ok(Ran::Interrupted),
-                }
-            };
-        }
-        let goal = if self.branch.is_some() {
+        let start = self.machine.icount();
+        let first_at = |at: Icount| if at == start { first } else { FirstStep::Counts };
+        let goal = if self.branch.is_some() || self.at_live {
             until
         } else {
             until.min(self.end)
         };
-        if self.machine.icount() >= goal {
-            return Ok(if until > goal { Ran::End } else { Ran::Reached });
-        }
-        match self.machine.run(goal, stops, first)? {
-            Stopped::Reached if goal < until => Ok(Ran::End),
-            Stopped::Reached => Ok(Ran::Reached),
-            Stopped::End(_) => Ok(Ran::End),
-            Stopped::Interrupted => Ok(Ran::Interrupted),
-            Stopped::Hit(stop) => {
-                self.settle()?;
-                Ok(Ran::Hit(stop))
+        if !self.at_live && start < goal {
+            // A hit may have to be gone back to: see `settle`.
+            let before = if *stops == Stops::default() {
+                None
+            } else {
+                Some(self.save()?)
+            };
+            match self.machine.run(goal, stops, first)? {
+                Stopped::Reached => {}
+                Stopped::End(_) => return Ok(Ran::End),
+                Stopped::Interrupted => return Ok(Ran::Interrupted),
+                Stopped::Hit(stop) => {
+                    self.settle(before)?;
+                    return Ok(Ran::Hit(stop));
+                }
             }
         }
+        if self.machine.icount() >= until {
+            return Ok(Ran::Reached);
+        }
+        if self.live.is_none() || self.branch.is_some() {
+            return Ok(Ran::End);
+        }
+        self.go_live()?;
+        while self.machine.icount() < until {
+            match self.run_live(until, stops, first_at(self.machine.icount()))? {
+                Stopped::Reached => {}
+                Stopped::Hit(stop) => return Ok(Ran::Hit(stop)),
+                Stopped::End(_) => return Ok(Ran::End),
+                Stopped::Interrupted => return Ok(Ran::Interrupted),
+            }
+        }
+        Ok(Ran::Reached)
     }
 
     fn scan(&mut self, until: Icount, stops: &Stops) -> Result<Scan<Stop>, MachineError> {
@@ -802,13 +807,14 @@ impl Replay for History {
         } else {
             until.min(self.end)
         };
-        match self.machine.scan(goal, stops)? {
-            (Stopped::Interrupted, _, _) => Ok(Scan::Interrupted),
-            (_, last, count) => Ok(Scan::Done {
-                last: last.filter(|(at, _)| *at < until),
-                count,
-            }),
+        let found = self.machine.scan(goal, stops)?;
+        if found.stopped == Stopped::Interrupted {
+            return Ok(Scan::Interrupted);
         }
+        Ok(Scan::Done {
+            last: found.last.filter(|(at, _)| *at < until),
+            count: found.count,
+        })
     }
 
     fn interrupted(&mut self) -> bool {
@@ -819,13 +825,16 @@ impl Replay for History {
 impl History {
     /// After a hit in history: if deadlines or inputs of this very boundary were served before it was found,
     /// go back to the observe point, which is what a position means.
-    fn settle(&mut self) -> Result<(), MachineError> {
+    fn settle(&mut self, before: Option<Saved>) -> Result<(), MachineError> {
         if !self.machine.past_observe_point() {
             return Ok(());
         }
         let at = self.machine.icount();
         let anchor = self.anchor(at);
-        self.restore_anchor(anchor)?;
+        match before.filter(|saved| saved.snapshot.at >= anchor) {
+            Some(saved) => self.restore(&saved)?,
+            None => self.restore_anchor(anchor)?,
+        }
         if self.machine.icount() < at {
             self.replay_to(at)?;
         }

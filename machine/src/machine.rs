@@ -37,6 +37,17 @@ pub enum Stopped {
     Interrupted,
 }
 
+/// What [`Machine::scan`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scanned {
+    /// Why it came back.
+    pub stopped: Stopped,
+    /// The last hit, and where.
+    pub last: Option<(Icount, Stop)>,
+    /// Number of hits.
+    pub count: u64,
+}
+
 /// Whether a condition that holds right where the run starts stops it.
 pub use snapshot::FirstStep;
 
@@ -167,14 +178,14 @@ impl Machine {
     }
 
     /// Runs to `until` without stopping for hits; yields the last hit below `until` and the number of hits.
-    pub fn scan(
-        &mut self,
-        until: Icount,
-        stops: &Stops,
-    ) -> Result<(Stopped, Option<(Icount, Stop)>, u64), MachineError> {
+    pub fn scan(&mut self, until: Icount, stops: &Stops) -> Result<Scanned, MachineError> {
         self.begin(stops, true, None);
         let stopped = self.go(until)?;
-        Ok((stopped, self.sys.watching.last, self.sys.watching.count))
+        Ok(Scanned {
+            stopped,
+            last: self.sys.watching.last,
+            count: self.sys.watching.count,
+        })
     }
 
     fn begin(&mut self, stops: &Stops, scan: bool, skip: Option<Icount>) {
@@ -377,7 +388,7 @@ impl Machine {
             // One hart has no turns: its slice would end wherever a run happens to be cut.
             return Ok(Some(current));
         }
-        if !self.harts[current].waiting() && !(gives_up || self.schedule.is_over()) {
+        if !(self.harts[current].waiting() || gives_up || self.schedule.is_over()) {
             return Ok(Some(current));
         }
         let count = self.harts.len();

@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex};
 
 use icount::{Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, Ready, VirtualTime};
-use machine::{Engine, EngineKind};
 use machine::{Config, FirstStep, HartStart, Machine, Stopped, Stops};
+use machine::{Engine, EngineKind};
 
 /// A live door without a host: shows the console to the test, types nothing.
 #[derive(Clone, Default)]
@@ -48,12 +48,21 @@ impl Door for Quiet {
     }
 }
 
+fn engine() -> Engine {
+    Engine::new(EngineKind::default()).unwrap()
+}
+
 fn boot(guest: &firmware::Guest, harts: u8) -> (Machine, Quiet) {
     let door = Quiet::default();
     let config = Config {
         board: "riscv-virt".into(),
         memory: 64 << 20,
-        harts: (0..harts).map(|h| HartStart { pc: guest.entry, args: [h.into(), 0, 0] }).collect(),
+        harts: (0..harts)
+            .map(|h| HartStart {
+                pc: guest.entry,
+                args: [h.into(), 0, 0],
+            })
+            .collect(),
         ns_per_step: NonZeroU64::MIN,
         slice: 50_000,
         schedule_seed: None,
@@ -63,12 +72,17 @@ fn boot(guest: &firmware::Guest, harts: u8) -> (Machine, Quiet) {
         tohost: None,
     };
     let images = vec![(guest.load, guest.image.clone())];
-    (machine::board::build(&config, images, Box::new(door.clone()), Engine::new(if std::env::var("INTERP").is_ok() { EngineKind::Interp } else { EngineKind::Jit }).unwrap()).unwrap(), door)
+    (
+        machine::board::build(&config, images, Box::new(door.clone()), engine()).unwrap(),
+        door,
+    )
 }
 
 fn run(guest: &firmware::Guest, harts: u8) -> (String, Stopped, u64) {
     let (mut machine, door) = boot(guest, harts);
-    let stopped = machine.run(Icount(200_000_000), &Stops::default(), FirstStep::Counts).unwrap();
+    let stopped = machine
+        .run(Icount(200_000_000), &Stops::default(), FirstStep::Counts)
+        .unwrap();
     let text = String::from_utf8_lossy(&door.0.lock().unwrap()).into_owned();
     (text, stopped, machine.icount().0)
 }
@@ -78,7 +92,10 @@ fn the_demo_finds_its_list_corrupted() {
     let (text, stopped, steps) = run(&firmware::demo(), 1);
     println!("{text}\n{stopped:?} after {steps}");
     assert!(text.contains("corrupt"), "{text}");
-    assert!(matches!(stopped, Stopped::End(End::PowerOff(code)) if code != 0), "{stopped:?}");
+    assert!(
+        matches!(stopped, Stopped::End(End::PowerOff(code)) if code != 0),
+        "{stopped:?}"
+    );
 }
 
 #[test]

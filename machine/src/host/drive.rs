@@ -4,6 +4,7 @@
 //! overlay; the owner of a write-through run hands it on with [`Drives::write_block`]. Blocks have
 //! [`BLOCK_SIZE`] bytes; the last one ends in zeros if the image does not fill it.
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
@@ -13,6 +14,7 @@ use icount::{BLOCK_SIZE, DoorError};
 use rustix::fs::{FlockOperation, flock};
 
 use super::error::HostError;
+use crate::machine::Machine;
 
 const SECTOR: u64 = 512;
 
@@ -157,6 +159,23 @@ impl Drives {
             .file
             .write_all_at(&data[..len], start)
             .map_err(|source| image.error("writing", block, source))
+    }
+}
+
+impl Drives {
+    /// Hands on what the guest has written since this was last called. To be called now and then, whatever the
+    /// drives are: the machine keeps a note of each write until then.
+    ///
+    /// # Errors
+    /// As [`write_block`](Self::write_block).
+    pub fn write_through(&self, machine: &mut Machine) -> Result<(), DoorError> {
+        let written: BTreeSet<(u8, u64)> = machine.sys.disks.take_written().into_iter().collect();
+        for (drive, block) in written {
+            if let Some(data) = machine.sys.disks.block(drive, block) {
+                self.write_block(drive, block, data)?;
+            }
+        }
+        Ok(())
     }
 }
 
