@@ -506,3 +506,14 @@ impl Jit {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_jit_may_move_to_another_thread() {
+        fn sends<T: Send>() {}
+        sends::<Jit>();
+    }
+}
