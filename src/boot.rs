@@ -91,6 +91,14 @@ impl MachineArguments {
             let what = "there is nothing to start: give a --kernel, or a --bios that needs none";
             return Err(Usage(what.into()).into());
         }
+        if self.drive.len() > machine::board::MAX_DRIVES {
+            let what = format!(
+                "{} drives; the machine has {} slots",
+                self.drive.len(),
+                machine::board::MAX_DRIVES
+            );
+            return Err(Usage(what).into());
+        }
         let mut images = Vec::new();
         for drive in &self.drive {
             images.push(DriveImage::open(

@@ -14,11 +14,10 @@ use machine::engine::Engine;
 use machine::host::{Console, Control, LiveDoor};
 use machine::{AddressKind, Backward, FirstStep, History, Stopped, Stops, Timeline, TimelineOptions, Watch};
 
+use crate::engine::EngineArgument;
 use crate::listing::Listing;
 use crate::outcome::Outcome;
 use crate::record::RecordingArguments;
-use crate::run;
-use crate::session::EngineArgument;
 
 /// Record, replay and debug backwards a small guest that comes with the program
 ///
@@ -43,7 +42,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
         .output
         .clone()
         .unwrap_or_else(|| temporary.path().join("demo.tick"));
-    let engine = || run::engine(arguments.engine);
+    let engine = || arguments.engine.engine();
     let guest = firmware::demo();
     let mut out = Listing::new();
 

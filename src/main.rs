@@ -7,7 +7,10 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod boot;
+mod debugger;
 mod demo;
+mod diff;
+mod engine;
 mod info;
 mod listing;
 mod log;
@@ -57,6 +60,8 @@ enum Command {
     Record(Box<record::Arguments>),
     Run(Box<run::Arguments>),
     Replay(replay::Arguments),
+    Gdb(debugger::Arguments),
+    Diff(diff::Arguments),
     Info(info::Arguments),
     Log(log::Arguments),
     Snapshots(snapshots::Arguments),
@@ -80,6 +85,8 @@ fn main() -> ExitCode {
         Command::Record(arguments) => record::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
+        Command::Gdb(arguments) => debugger::run(&arguments),
+        Command::Diff(arguments) => diff::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Log(arguments) => log::run(&arguments),
         Command::Snapshots(arguments) => snapshots::run(&arguments),

@@ -46,7 +46,7 @@ impl Outcome {
     /// Says what went wrong, in one line, and which exit code that is.
     pub fn report(error: &anyhow::Error) -> ExitCode {
         eprintln!("tickback: {}", chain(error));
-        if error.is::<Usage>() || matches!(error.downcast_ref(), Some(MachineError::Config(_))) {
+        if error.is::<Usage>() {
             return usage();
         }
         let diverged = error.downcast_ref().is_some_and(MachineError::is_divergence);

@@ -3,20 +3,21 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
-use icount::{Icount, VirtualTime};
+use icount::End;
+use machine::History;
+use machine::check::Checked;
 use machine::history::RecordOptions;
-use machine::host::Stopwatch;
-use machine::{FirstStep, History, MachineError, Stopped, Stops};
+use machine::host::{DriveImage, Stopwatch};
 use snapshot::RecorderOptions;
 use snapshot::grid::{Goals, Grid};
 
 use crate::boot::MachineArguments;
-use crate::outcome::Outcome;
+use crate::debugger;
+use crate::outcome::{Outcome, Usage};
 use crate::run;
-use crate::session::{Live, RunArguments, Session, say};
+use crate::session::{RunArguments, Session, say};
 use crate::values;
 
 /// Run a guest and record it
@@ -35,6 +36,9 @@ pub struct Arguments {
     run: RunArguments,
     #[command(flatten)]
     recording: RecordingArguments,
+    /// Let gdb lead: wait for it at power-on, on HOST:PORT, a port, or a unix socket's path
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["stop_after", "check"], help_heading = "Run")]
+    gdb: Option<String>,
 }
 
 /// What is kept of a run.
@@ -90,55 +94,50 @@ impl RecordingArguments {
     }
 }
 
-impl Live for History {
-    fn run(&mut self, until: Icount) -> Result<Stopped, MachineError> {
-        self.run_live(until, &Stops::default(), FirstStep::Counts)
-    }
-
-    fn icount(&self) -> Icount {
-        self.machine().icount()
-    }
-
-    fn time(&self) -> VirtualTime {
-        self.machine().time()
-    }
-
-    fn interrupt_flag(&self) -> Arc<AtomicBool> {
-        self.machine().interrupt_flag()
-    }
-
-    fn reset(&mut self) -> Result<(), MachineError> {
-        self.machine_mut().inject(icount::Input::Reset)
-    }
-}
-
 pub fn run(arguments: &Arguments) -> Result<Outcome> {
     let prepared = arguments.machine.prepare()?;
+    let listener = arguments.gdb.as_deref().map(debugger::listen).transpose()?;
+    if listener.is_some() && prepared.drives.images().iter().any(DriveImage::write_through) {
+        let what = "--gdb can go back, a write-through drive can't: leave out one of them";
+        return Err(Usage(what.into()).into());
+    }
     let mut session = Session::start(&arguments.run)?;
     let door = session.door(Arc::clone(&prepared.drives), prepared.config.ns_per_step);
-    let engine = run::engine(arguments.run.engine);
-    let mut history = History::record(
-        &arguments.output,
-        &prepared.config,
-        prepared.images,
-        Box::new(door),
-        engine,
-        arguments.recording.options(prepared.origin),
-    )?;
-    let led = session.lead(&mut history);
-    // A run that failed is closed too, so that it can be looked into; its error comes first.
-    let end = led.as_ref().copied().unwrap_or(icount::End::Stopped);
+    let (config, folder) = (&prepared.config, &arguments.output);
+    let options = arguments.recording.options(prepared.origin);
+    let engine = arguments.run.engine;
+    let (history, led) = if arguments.run.check {
+        let record = |images, door| History::record(folder, config, images, door, engine.engine(), options);
+        let mut checked = Checked::with(config, prepared.images, door, engine.both(), record)?;
+        let led = session.lead(&mut checked);
+        (checked.into_lead(), led)
+    } else {
+        let door = Box::new(door);
+        let mut history = History::record(folder, config, prepared.images, door, engine.engine(), options)?;
+        match listener {
+            Some(listener) => debugger::lead(history, &listener, &session),
+            None => {
+                let led = session.lead(&mut history);
+                (history, led)
+            }
+        }
+    };
+    close(history, led, arguments, session)
+}
+
+/// Closes the recording, also that of a run that failed, so that it can be looked into.
+fn close(history: History, led: Result<End>, arguments: &Arguments, session: Session) -> Result<Outcome> {
+    let end = led.as_ref().copied().unwrap_or(End::Stopped);
     let finished = history.finish(end);
     let end = led?;
-    let finished =
-        finished.with_context(|| format!("can't close the recording {}", arguments.output.display()))?;
+    let folder = arguments.output.display();
+    let finished = finished.with_context(|| format!("can't close the recording {folder}"))?;
     say(&format!("{end} at icount {}, {}", finished.at, finished.time));
     say(&format!(
-        "recorded {} steps, {} events, {} snapshots in {}",
+        "recorded {} steps, {} events, {} snapshots in {folder}",
         finished.at,
         finished.position.inputs + finished.position.effects,
         finished.roots,
-        arguments.output.display()
     ));
     let pending = session.script_pending();
     drop(session);

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use machine::diff;
 use machine::host::{Console, Control, Request, Shown, Signals};
 use machine::{History, MachineError};
 
+use crate::engine::EngineArgument;
 use crate::outcome::Outcome;
-use crate::run;
-use crate::session::{EngineArgument, say};
+use crate::session::say;
 
 /// Replay a recording, checking every event and every snapshot
 ///
@@ -37,7 +38,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     } else {
         Console::stdout(Some(control.clone()))
     };
-    let engine = run::engine(arguments.engine);
+    let engine = arguments.engine.engine();
     let mut history = History::open_with(&arguments.recording, engine, |door| {
         Box::new(Shown::new(door, console))
     })?;
@@ -60,6 +61,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
             ));
             return Ok(Outcome::Failed);
         }
+        Err(error) if error.is_divergence() => return explain(arguments, error),
         other => other?,
     };
     match verified.end {
@@ -73,4 +75,17 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     Ok(verified
         .end
         .map_or(Outcome::Done, |end| Outcome::of(end, arguments.guest_exit)))
+}
+
+/// Tells of a departure what one run allows.
+fn explain(arguments: &Arguments, error: MachineError) -> Result<Outcome> {
+    let engine = || arguments.engine.engine();
+    match diff::explain(&arguments.recording, &engine, &error, 16) {
+        Ok(Some(explained)) => {
+            say(explained.to_string().trim_end());
+            Ok(Outcome::Differ)
+        }
+        // The departure itself is what matters, also if no more can be told of it.
+        Ok(None) | Err(_) => Err(error.into()),
+    }
 }

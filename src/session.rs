@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use icount::{DoorError, End, Icount, VirtualTime};
+use icount::{DoorError, End, Icount, Input};
+use machine::check::{Checked, Lead};
 use machine::host::{ClockMode, Console, ConsoleScript, Control, Drives, HostError, Keyboard, LiveDoor};
 use machine::host::{Request, Signals, Stopwatch};
-use machine::{MachineError, Stopped};
+use machine::{FirstStep, History, Machine, MachineError, Stopped, Stops};
 
+use crate::engine::EngineArgument;
 use crate::values::{self, StopAfter};
 
 /// How time passes while the guest idles.
@@ -25,15 +27,6 @@ enum ClockArgument {
     Real,
 }
 
-/// What executes the guest's instructions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum EngineArgument {
-    /// Translation to host code
-    Jit,
-    /// Interpreter
-    Interp,
-}
-
 /// How a run goes; nothing here changes what a guest computes from the same inputs.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Run")]
@@ -41,6 +34,9 @@ pub struct RunArguments {
     /// What executes the guest's instructions
     #[arg(long, value_enum, default_value_t = EngineArgument::Jit)]
     pub engine: EngineArgument,
+    /// Run two machines side by side, one translating and one interpreting, and stop where they differ
+    #[arg(long)]
+    pub check: bool,
     /// Idle time of the guest [default: real at a terminal, else warp]
     #[arg(long, value_enum)]
     clock: Option<ClockArgument>,
@@ -61,19 +57,46 @@ pub struct RunArguments {
     stats: bool,
 }
 
-/// A run that a session leads: a machine alone, or one that is recorded.
+/// A run that a session leads: a machine alone, one that is recorded, or two that are compared.
 pub trait Live {
-    /// Runs to `until`, or until something else ends or interrupts it.
+    /// Runs to `until`; may come back before, to be looked at.
     fn run(&mut self, until: Icount) -> Result<Stopped, MachineError>;
-    /// Steps made since power-on.
-    fn icount(&self) -> Icount;
-    /// Virtual time now.
-    fn time(&self) -> VirtualTime;
-    /// What makes [`run`](Self::run) come back soon.
-    fn interrupt_flag(&self) -> Arc<AtomicBool>;
-    /// The reset button.
-    fn reset(&mut self) -> Result<(), MachineError>;
+    /// The machine.
+    fn machine(&mut self) -> &mut Machine;
 }
+
+impl Live for Machine {
+    fn run(&mut self, until: Icount) -> Result<Stopped, MachineError> {
+        Self::run(self, until, &Stops::default(), FirstStep::Counts)
+    }
+
+    fn machine(&mut self) -> &mut Machine {
+        self
+    }
+}
+
+impl Live for History {
+    fn run(&mut self, until: Icount) -> Result<Stopped, MachineError> {
+        self.run_live(until, &Stops::default(), FirstStep::Counts)
+    }
+
+    fn machine(&mut self) -> &mut Machine {
+        self.machine_mut()
+    }
+}
+
+impl<L: Lead> Live for Checked<L> {
+    fn run(&mut self, until: Icount) -> Result<Stopped, MachineError> {
+        Self::run(self, until)
+    }
+
+    fn machine(&mut self) -> &mut Machine {
+        self.lead_mut().machine()
+    }
+}
+
+/// Steps between looks at what the guest has written to its drives.
+const STRETCH: u64 = 1 << 24;
 
 /// The user's side of a run.
 pub struct Session {
@@ -84,6 +107,7 @@ pub struct Session {
     exit_on: Option<Vec<u8>>,
     stop_after: Option<StopAfter>,
     stats: bool,
+    drives: Arc<Drives>,
     // Last: while the terminal is put back, signals are still caught.
     _signals: Signals,
 }
@@ -116,12 +140,14 @@ impl Session {
             exit_on: arguments.exit_on.clone(),
             stop_after: arguments.stop_after,
             stats: arguments.stats,
+            drives: Arc::default(),
         })
     }
 
     /// The door through which the user reaches the guest.
     pub fn door(&mut self, drives: Arc<Drives>, ns_per_step: NonZeroU64) -> LiveDoor {
         let console = Console::stdout(Some(self.control.clone()));
+        self.drives = Arc::clone(&drives);
         let mut door = LiveDoor::new(self.control.clone(), console)
             .drives(drives)
             .clock(self.clock, ns_per_step);
@@ -139,19 +165,13 @@ impl Session {
 
     /// Runs until the guest or the user ends it. The caller closes what it recorded.
     pub fn lead(&self, live: &mut dyn Live) -> Result<End> {
-        self.control.attach(live.interrupt_flag());
+        self.control.attach(live.machine().interrupt_flag());
         let watch = Stopwatch::start();
-        let start = live.icount();
-        if self
-            .keyboard
-            .as_ref()
-            .is_some_and(|keyboard| keyboard.terminal().is_some())
-        {
-            say("the terminal is the guest's console; Ctrl-A x ends the run, Ctrl-A h explains the keys");
-        }
+        let start = live.machine().icount();
+        self.greet();
         let end = self.run(live)?;
         if self.stats {
-            say(&figures(live, start, watch.elapsed()));
+            say(&figures(live.machine(), start, watch.elapsed()));
         }
         Ok(end)
     }
@@ -162,22 +182,16 @@ impl Session {
             Some(StopAfter::Time(_)) | None => Icount::MAX,
         };
         loop {
-            let stopped = match live.run(limit) {
-                Ok(stopped) => stopped,
-                Err(MachineError::Door(error @ DoorError::LogFull(_))) => {
-                    if !self.wait_for_room(&error) {
-                        return Err(error.into());
-                    }
-                    continue;
-                }
-                Err(error) => return Err(error.into()),
-            };
+            let at = live.machine().icount();
+            let stopped = live.run(limit.min(at.saturating_add(STRETCH)));
+            self.drives.write_through(live.machine())?;
             match stopped {
-                Stopped::End(end) => return Ok(end),
-                // A recording comes back now and then, to be looked at.
-                Stopped::Reached if live.icount() < limit => {}
-                Stopped::Reached | Stopped::Hit(_) => return Ok(End::Stopped),
-                Stopped::Interrupted => {}
+                Ok(Stopped::End(end)) => return Ok(end),
+                Ok(Stopped::Reached) if live.machine().icount() < limit => {}
+                Ok(Stopped::Reached | Stopped::Hit(_)) => return Ok(End::Stopped),
+                Ok(Stopped::Interrupted) => {}
+                Err(MachineError::Door(error @ DoorError::LogFull(_))) if self.wait_for_room(&error) => {}
+                Err(error) => return Err(error.into()),
             }
             while let Some(request) = self.control.take() {
                 if self.serve(&request, live)? {
@@ -226,10 +240,10 @@ impl Session {
 
     /// The monitor: the guest is paused, and lines are commands.
     fn monitor(&self, live: &mut dyn Live) -> Result<bool> {
+        let place = |machine: &Machine| format!("icount {}, virtual time {}", machine.icount(), machine.time());
         say(&format!(
-            "monitor; the guest is paused at {} ({}); help lists the commands",
-            live.icount(),
-            live.time()
+            "monitor; the guest is paused at {}; help lists the commands",
+            place(live.machine())
         ));
         let quit = loop {
             eprint!("(tickback) ");
@@ -241,9 +255,9 @@ impl Session {
                 "" => {}
                 "c" | "cont" | "continue" => break false,
                 "q" | "quit" => break true,
-                "when" | "info" => eprintln!("icount {}, virtual time {}", live.icount(), live.time()),
+                "when" | "info" => eprintln!("{}", place(live.machine())),
                 "reset" => {
-                    live.reset()?;
+                    live.machine().inject(Input::Reset)?;
                     break false;
                 }
                 "help" | "h" | "?" => eprint!("{COMMANDS}"),
@@ -257,6 +271,44 @@ impl Session {
             })?;
         }
         Ok(quit)
+    }
+
+    /// Tells a user at a terminal about the keys.
+    fn greet(&self) {
+        if self
+            .keyboard
+            .as_ref()
+            .is_some_and(|keyboard| keyboard.terminal().is_some())
+        {
+            say("the terminal is the guest's console; Ctrl-A x ends the run, Ctrl-A h explains the keys");
+        }
+    }
+
+    /// For a run that a debugger leads: requests set `flag` from now on.
+    pub fn watch(&self, flag: Arc<AtomicBool>) {
+        self.control.attach(flag);
+        self.greet();
+    }
+
+    /// For a run that a debugger leads: serves what was asked; whether that ends the run.
+    pub fn is_ending(&self) -> bool {
+        while let Some(request) = self.control.take() {
+            match request {
+                Request::Help => eprint!("{KEYS}"),
+                Request::Monitor => {
+                    say("the debugger leads this run: use gdb's monitor commands");
+                    if self
+                        .keyboard
+                        .as_ref()
+                        .is_some_and(|keyboard| keyboard.leave_monitor().is_err())
+                    {
+                        return true;
+                    }
+                }
+                _ => return true,
+            }
+        }
+        false
     }
 
     /// What the console script has left undone, which the user should know.
@@ -282,8 +334,8 @@ pub fn say(text: &str) {
     eprintln!("tickback: {text}");
 }
 
-fn figures(live: &dyn Live, start: Icount, elapsed: Duration) -> String {
-    let steps = live.icount().since(start);
+fn figures(machine: &Machine, start: Icount, elapsed: Duration) -> String {
+    let steps = machine.icount().since(start);
     let seconds = elapsed.as_secs_f64();
     let speed = if seconds > 0.0 {
         steps as f64 / seconds / 1e6
@@ -292,7 +344,7 @@ fn figures(live: &dyn Live, start: Icount, elapsed: Duration) -> String {
     };
     format!(
         "{steps} steps, {} of virtual time, in {seconds:.3} s: {speed:.1} million steps a second",
-        live.time()
+        machine.time()
     )
 }
 
