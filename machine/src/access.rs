@@ -2,7 +2,7 @@
 //! watchpoints. The one place for all of them, whichever engine runs.
 
 use cpu::ir::{Rmw, Size, eval_rmw};
-use cpu::{Access, Context, Cpu, Env, Here, Outcome, RegFile, Trap};
+use cpu::{Access, Context, Cpu, Env, Here, Outcome, RegFile, Translation, Trap};
 
 use crate::ram::PAGE;
 use crate::stops::Stop;
@@ -55,7 +55,7 @@ fn part(cpu: &dyn Cpu, sys: &mut System, va: u64, len: u64, access: Access) -> R
             place: Place::Ram,
         });
     }
-    let found = cpu.translate(&mut sys.memory, va, access)?;
+    let found = walk(cpu, sys, va, access)?;
     if !found.cacheable && cpu.protects(found.addr, len, access) {
         return Err(cpu.access_fault(va, access));
     }
@@ -76,6 +76,18 @@ fn part(cpu: &dyn Cpu, sys: &mut System, va: u64, len: u64, access: Access) -> R
         }),
         None => Err(cpu.access_fault(va, access)),
     }
+}
+
+/// Walks the tables. The A and D bits that it sets are writes of the step, which watchpoints see; they stand
+/// before the step can be stopped, so a stop after that isn't at the observe point.
+pub(crate) fn walk(cpu: &dyn Cpu, sys: &mut System, va: u64, access: Access) -> Result<Translation, Trap> {
+    let found = cpu.translate(&mut sys.memory, va, access);
+    for entry in sys.memory.take_walk_writes() {
+        sys.torn = true;
+        sys.watching
+            .access(&sys.memory, sys.at, sys.current, entry, 8, true);
+    }
+    found
 }
 
 /// Both parts of an access are translated and checked before a byte moves. A crossing into a device is an
@@ -101,6 +113,9 @@ fn parts(
         }
         Some(second)
     };
+    if sys.watching.hit.is_some() {
+        return Err(Refused::Stop);
+    }
     for part in [Some(first), second].into_iter().flatten() {
         let write = access == Access::Write;
         if let Place::Ram = part.place
@@ -188,7 +203,7 @@ fn regrant(cpu: &dyn Cpu, sys: &mut System, va: u64, addr: u64) {
             .data(sys.space)
             .lookup(va)
             .is_none_or(|entry| entry.write == 0)
-        && let Ok(found) = cpu.translate(&mut sys.memory, va, Access::Write)
+        && let Ok(found) = walk(cpu, sys, va, Access::Write)
         && found.addr == addr
     {
         let space = sys.space;
@@ -293,6 +308,7 @@ pub(crate) struct Running<'a> {
 
 impl Running<'_> {
     fn arrive(&mut self, here: Here) {
+        self.sys.torn = false;
         self.sys.at = icount::Icount(self.end - here.left);
     }
 

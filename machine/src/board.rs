@@ -65,6 +65,7 @@ pub fn build(
         space: 0,
         leave: false,
         end_slice: false,
+        torn: false,
         trap: None,
         watching: Watching::default(),
         dma_writes: Vec::new(),

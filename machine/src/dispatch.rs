@@ -5,7 +5,7 @@ use cpu::ir::Block;
 use cpu::{Access, Cpu, Exit, Lifted, Trap};
 use jit::{BlockKey, LinkSite};
 
-use crate::access::Running;
+use crate::access::{Running, walk};
 use crate::engine::{Back, Engine};
 use crate::error::MachineError;
 use crate::ram::PAGE;
@@ -291,7 +291,7 @@ fn fetch_page(run: &mut Running, code: usize, pc: u64) -> Result<(u64, bool), Tr
     if let Some(page) = run.sys.memory.code(code).page(pc) {
         return Ok((page, true));
     }
-    let found = run.cpu.translate(&mut run.sys.memory, pc, Access::Fetch)?;
+    let found = walk(run.cpu, run.sys, pc, Access::Fetch)?;
     let page = run.sys.memory.ram().page_of(found.addr);
     let denied = !found.cacheable && run.cpu.protects(found.addr, 2, Access::Fetch);
     match page {

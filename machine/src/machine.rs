@@ -252,7 +252,7 @@ impl Machine {
             let before = self.sys.at;
             let came = execute(&mut self.engine, &mut *self.harts[hart], &mut self.sys, budget)?;
             let made = self.sys.at.0 - before.0;
-            self.worked &= made == 0;
+            self.worked = (self.worked && made == 0) || (came == Came::Hit && self.sys.torn);
             self.used(made);
             if self.sys.watching.scan && self.sys.watching.hart == Some(hart as u8) && made > 0 {
                 let last = Icount(self.sys.at.0 - 1);

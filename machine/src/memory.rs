@@ -84,6 +84,8 @@ pub struct Memory {
     stale_code: Vec<u64>,
     /// Something happened after which the running block must be left.
     leave: bool,
+    /// Table entries that walks changed (A and D bits) since the last [`Memory::take_walk_writes`].
+    walk_writes: Vec<u64>,
 }
 
 impl Memory {
@@ -102,6 +104,7 @@ impl Memory {
             watches: Vec::new(),
             stale_code: Vec::new(),
             leave: false,
+            walk_writes: Vec::new(),
         }
     }
 
@@ -139,6 +142,11 @@ impl Memory {
     /// Takes the wish to leave the running block, if there is one.
     pub fn take_leave(&mut self) -> bool {
         std::mem::take(&mut self.leave)
+    }
+
+    /// Takes the addresses of the table entries that walks changed.
+    pub fn take_walk_writes(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.walk_writes)
     }
 
     /// Takes the list of RAM pages whose code is stale.
@@ -424,6 +432,9 @@ impl Memory {
 
     /// Replaces the watchpoints.
     pub fn set_watches(&mut self, watches: Vec<Watch>) {
+        if watches == self.watches {
+            return;
+        }
         for watch in std::mem::replace(&mut self.watches, watches) {
             for page in self.pages_of(&watch) {
                 self.guards[page as usize].remove(Guards::WATCH);
@@ -476,6 +487,7 @@ impl PhysMem for Memory {
         self.guards[page as usize].remove(Guards::TABLE);
         self.write(None, addr, size, value);
         self.guards[page as usize].insert(table);
+        self.walk_writes.push(addr);
         Some(())
     }
 }

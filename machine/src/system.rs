@@ -58,6 +58,8 @@ pub(crate) struct System {
     pub leave: bool,
     /// The hart gave up the rest of its slice.
     pub end_slice: bool,
+    /// The executing step has set A or D bits: it can't be stopped without a trace any more.
+    pub torn: bool,
     /// Why the last access or helper ended in [`cpu::Outcome::Stop`], if by a trap.
     pub trap: Option<Trap>,
     pub watching: Watching,

@@ -89,8 +89,7 @@ fn run(guest: &firmware::Guest, harts: u8) -> (String, Stopped, u64) {
 
 #[test]
 fn the_demo_finds_its_list_corrupted() {
-    let (text, stopped, steps) = run(&firmware::demo(), 1);
-    println!("{text}\n{stopped:?} after {steps}");
+    let (text, stopped, _) = run(&firmware::demo(), 1);
     assert!(text.contains("corrupt"), "{text}");
     assert!(
         matches!(stopped, Stopped::End(End::PowerOff(code)) if code != 0),
@@ -101,7 +100,6 @@ fn the_demo_finds_its_list_corrupted() {
 #[test]
 fn the_paging_guest_says_what_it_must() {
     let (text, stopped, _) = run(&firmware::paging(), 1);
-    println!("{text}");
     assert!(text.ends_with(firmware::PAGING_CONSOLE), "{text}");
     assert_eq!(stopped, Stopped::End(End::PowerOff(0)));
 }
@@ -115,7 +113,6 @@ fn the_fp_guest_says_what_it_must() {
 
 #[test]
 fn harts_share_memory() {
-    let (text, stopped, steps) = run(&firmware::smp_demo(4), 4);
-    println!("{text}\n{stopped:?} after {steps}");
+    let (text, stopped, _) = run(&firmware::smp_demo(4), 4);
     assert_eq!(stopped, Stopped::End(End::PowerOff(0)), "{text}");
 }
