@@ -4,5 +4,6 @@
 #![allow(clippy::disallowed_methods)]
 
 mod architecture;
+mod debian;
 mod determinism;
 mod killed;
