@@ -83,8 +83,14 @@ impl Machine {
 
     /// Hands an input of the user's to the door, which logs it, and then to the machine.
     pub fn inject(&mut self, input: Input) -> Result<(), MachineError> {
+        // As at any boundary, deadlines come first: a replay, which gets the input from its log, does the same.
+        self.sys.tell_again()?;
+        self.deadlines();
+        self.fail()?;
         self.sys.door.inject(self.sys.at, self.sys.time(), &input)?;
         self.deliver(input);
+        self.apply_pins();
+        self.worked = true;
         Ok(())
     }
 

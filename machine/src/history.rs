@@ -472,7 +472,9 @@ impl History {
     pub fn finish(mut self, end: End) -> Result<Finished, MachineError> {
         self.go_live()?;
         let (at, time) = (self.machine.icount(), self.machine.time());
-        if self.checkpoints.list().last().is_none_or(|c| c.at < at) {
+        // A snapshot is of the observe point; a run that ends while it idles, or behind a write, is past it.
+        let observed = !self.machine.past_observe_point();
+        if observed && self.checkpoints.list().last().is_none_or(|c| c.at < at) {
             self.checkpoint(true)?;
         }
         let Some(live) = self.live else {

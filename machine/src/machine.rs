@@ -282,7 +282,7 @@ impl Machine {
         (asked && watching.skip != Some(self.sys.at)).then_some(Stop::Hart(hart as u8))
     }
 
-    fn fail(&mut self) -> Result<(), MachineError> {
+    pub(crate) fn fail(&mut self) -> Result<(), MachineError> {
         match self.sys.failed.take() {
             Some(error) => Err(error.into()),
             None => Ok(()),
@@ -293,21 +293,35 @@ impl Machine {
     fn boundary(&mut self) -> Result<(), MachineError> {
         self.sys.leave = false;
         self.apply_pins();
-        match self.sys.power {
-            // It stays asked for: the state at this boundary is the same before and after.
-            Some(Power::Off { code }) => {
-                self.sys.tell(Effect::PowerOff { code });
-                self.ended = Some(End::PowerOff(code));
-                return self.fail();
+        loop {
+            match self.sys.power {
+                // It stays asked for: the state at this boundary is the same before and after.
+                Some(Power::Off { code }) => {
+                    self.sys.tell(Effect::PowerOff { code });
+                    self.ended = Some(End::PowerOff(code));
+                    return self.fail();
+                }
+                Some(Power::Reset) => {
+                    self.sys.power = None;
+                    self.sys.tell(Effect::Reset);
+                    (self.reset)(&mut self.sys, &mut self.harts);
+                    self.worked = true;
+                }
+                None => {}
             }
-            Some(Power::Reset) => {
-                self.sys.power = None;
-                self.sys.tell(Effect::Reset);
-                (self.reset)(&mut self.sys, &mut self.harts);
-                self.worked = true;
+            self.deadlines();
+            self.inputs()?;
+            self.apply_pins();
+            self.fail()?;
+            // The reset button is an input, and takes effect at its boundary.
+            if self.sys.power.is_none() {
+                return Ok(());
             }
-            None => {}
         }
+    }
+
+    /// What is due by time at this boundary.
+    pub(crate) fn deadlines(&mut self) {
         self.worked |= self.sys.fire_due();
         let now = self.sys.time();
         for cpu in &mut self.harts {
@@ -316,9 +330,6 @@ impl Machine {
                 self.worked = true;
             }
         }
-        self.inputs()?;
-        self.apply_pins();
-        self.fail()
     }
 
     fn inputs(&mut self) -> Result<(), MachineError> {
@@ -369,7 +380,7 @@ impl Machine {
             .is_some_and(|d| d.accepts(InputKind::Console))
     }
 
-    fn apply_pins(&mut self) {
+    pub(crate) fn apply_pins(&mut self) {
         for change in std::mem::take(&mut self.sys.pins) {
             if let Some(cpu) = self.harts.get_mut(change.hart as usize) {
                 cpu.set_pin(pin_number(change.pin), change.level);

@@ -1,9 +1,12 @@
 //! Comparing recordings, explaining replays that depart from theirs, and two engines on one door: on the
 //! embedded guests, and one that echoes what is typed.
+#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use icount::{
     Body, Door, DoorError, Due, Effect, End, Event, Icount, Idle, Input, LogPosition, LogReader, LogWriter,
@@ -13,7 +16,9 @@ use machine::board::{self, Images};
 use machine::check::Checked;
 use machine::diff::{First, Options, Report, diff, explain};
 use machine::history::{RecordOptions, events_path};
-use machine::{Config, Engine, EngineKind, FirstStep, HartStart, History, MachineError, Stopped, Stops};
+use machine::{
+    AddressKind, Config, Engine, EngineKind, FirstStep, HartStart, History, MachineError, Stopped, Stops,
+};
 use snapshot::RecorderOptions;
 use snapshot::grid::Grid;
 
@@ -435,8 +440,8 @@ fn both_engines_do_the_same_on_one_door() {
     }
 }
 
-/// Hands the first machine another byte than the second.
-struct Altered(Box<dyn Door + Send>);
+/// Hands the first machine another byte than the second; while idle, lets time pass, and interrupts.
+struct Altered(Box<dyn Door + Send>, Arc<OnceLock<Arc<AtomicBool>>>);
 
 impl Door for Altered {
     fn effect(&mut self, at: Icount, time: VirtualTime, hart: u8, effect: &Effect) -> Result<(), DoorError> {
@@ -452,7 +457,11 @@ impl Door for Altered {
         self.0.next_input()
     }
     fn idle(&mut self, at: Icount, now: VirtualTime, due: Option<VirtualTime>) -> Result<Idle, DoorError> {
-        self.0.idle(at, now, due)
+        let Some(interrupt) = self.1.get() else {
+            return self.0.idle(at, now, due);
+        };
+        interrupt.store(now.0 > 5_000, Ordering::Relaxed);
+        Ok(Idle::Until(VirtualTime(now.0 + 1_000)))
     }
     fn disk_block(&mut self, at: Icount, t: VirtualTime, d: u8, b: u64) -> Result<Vec<u8>, DoorError> {
         self.0.disk_block(at, t, d, b)
@@ -480,7 +489,7 @@ fn two_machines_that_part_are_stopped() {
     let images = vec![(RAM, echo())];
     let config = config(1, None);
     let mut checked = Checked::with(&config, images, door, KINDS, |images, door| {
-        board::build(&config, images, Box::new(Altered(door)), engine())
+        board::build(&config, images, Box::new(Altered(door, Arc::default())), engine())
     })
     .unwrap();
     let error = checked.run(Icount(2_000_000)).unwrap_err();
@@ -496,4 +505,82 @@ fn two_machines_that_part_are_stopped() {
     assert!(event.expected.is_some() && event.got.is_some(), "{text}");
     assert!(mismatch.steps.iter().any(|s| s.pc == RAM + 32), "{text}");
     assert!(!mismatch.events.is_empty(), "{text}");
+}
+
+fn options() -> RecordOptions {
+    RecordOptions {
+        grid: Grid::fixed(16),
+        recorder: RecorderOptions::default(),
+        host_time: Box::new(|| 0),
+        origin: BTreeMap::new(),
+        fsync: false,
+    }
+}
+
+#[test]
+fn the_reset_button_is_replayed_and_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let guest = firmware::paging();
+    let images = vec![(guest.load, guest.image.clone())];
+    let config = config(1, None);
+    let mut checked = Checked::with(&config, images, ScriptedDoor::new(), KINDS, |images, door| {
+        History::record(&path, &config, images, door, engine(), options())
+    })
+    .unwrap();
+    checked.run(Icount(100_000)).unwrap();
+    checked.lead_mut().machine_mut().inject(Input::Reset).unwrap();
+    let stopped = checked.run(Icount(100_000_000)).unwrap();
+    let Stopped::End(end) = stopped else {
+        panic!("{stopped:?}");
+    };
+    checked.into_lead().finish(end).unwrap();
+    let mut history = History::open(&path, engine()).unwrap();
+    assert_eq!(history.verify(|_| {}).unwrap().end, Some(end));
+}
+
+/// Two guests that wait: `wfi` with nothing enabled, for ever.
+fn waiting(dir: &Path) -> (History, Arc<OnceLock<Arc<AtomicBool>>>) {
+    let image = [0x1050_0073_u32, 0x0000_006f].map(u32::to_le_bytes).concat();
+    let flag: Arc<OnceLock<Arc<AtomicBool>>> = Arc::default();
+    let door = Box::new(Altered(Box::new(ScriptedDoor::new()), Arc::clone(&flag)));
+    let images = vec![(RAM, image)];
+    let history = History::record(dir, &config(1, None), images, door, engine(), options()).unwrap();
+    (history, flag)
+}
+
+fn replays(dir: &Path) {
+    let mut history = History::open(dir, engine()).unwrap();
+    history.verify(|_| {}).unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn a_run_that_is_ended_while_it_idles_replays() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let (mut history, flag) = waiting(&path);
+    flag.set(history.machine().interrupt_flag()).unwrap();
+    let stopped = history
+        .run_live(Icount(100), &Stops::default(), FirstStep::Counts)
+        .unwrap();
+    assert_eq!(stopped, Stopped::Interrupted);
+    assert!(history.machine().time().0 > 5_000);
+    history.finish(End::Stopped).unwrap();
+    replays(&path);
+}
+
+#[test]
+fn a_run_that_ends_behind_a_debuggers_write_replays() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let (mut history, _) = waiting(&path);
+    history
+        .run_live(Icount(1), &Stops::default(), FirstStep::Counts)
+        .unwrap();
+    let machine = history.machine_mut();
+    machine
+        .debug_write(AddressKind::Physical, RAM + 64, b"new")
+        .unwrap();
+    history.finish(End::Stopped).unwrap();
+    replays(&path);
 }
