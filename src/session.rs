@@ -16,7 +16,7 @@ use machine::host::{Request, Signals, Stopwatch};
 use machine::{FirstStep, History, Machine, MachineError, Stopped, Stops};
 
 use crate::engine::EngineArgument;
-use crate::values::{self, StopAfter};
+use crate::values::{self, StopAfter, Text};
 
 /// How time passes while the guest idles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -47,8 +47,8 @@ pub struct RunArguments {
     #[arg(long, value_name = "STEPS|TIME", value_parser = values::stop_after)]
     stop_after: Option<StopAfter>,
     /// End when this text comes out of the console
-    #[arg(long, value_name = "TEXT", value_parser = values::escaped)]
-    exit_on: Option<Vec<u8>>,
+    #[arg(long, value_name = "TEXT", value_parser = values::text)]
+    exit_on: Option<Text>,
     /// Exit with the guest's own code
     #[arg(long)]
     pub guest_exit: bool,
@@ -104,7 +104,7 @@ pub struct Session {
     keyboard: Option<Keyboard>,
     clock: ClockMode,
     script: Option<ConsoleScript>,
-    exit_on: Option<Vec<u8>>,
+    exit_on: Option<Text>,
     stop_after: Option<StopAfter>,
     stats: bool,
     drives: Arc<Drives>,
@@ -154,7 +154,7 @@ impl Session {
         if let Some(script) = self.script.take() {
             door = door.script(script);
         }
-        if let Some(text) = &self.exit_on {
+        if let Some(Text(text)) = &self.exit_on {
             door = door.exit_on(text);
         }
         if let Some(StopAfter::Time(time)) = self.stop_after {
@@ -240,7 +240,8 @@ impl Session {
 
     /// The monitor: the guest is paused, and lines are commands.
     fn monitor(&self, live: &mut dyn Live) -> Result<bool> {
-        let place = |machine: &Machine| format!("icount {}, virtual time {}", machine.icount(), machine.time());
+        let place =
+            |machine: &Machine| format!("icount {}, virtual time {}", machine.icount(), machine.time());
         say(&format!(
             "monitor; the guest is paused at {}; help lists the commands",
             place(live.machine())

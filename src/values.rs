@@ -98,11 +98,15 @@ pub fn snapshot_grid(text: &str) -> Result<u64, String> {
     ))
 }
 
+/// Bytes to look for on the console.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text(pub Vec<u8>);
+
 /// A text with escapes.
-pub fn escaped(text: &str) -> Result<Vec<u8>, String> {
+pub fn text(text: &str) -> Result<Text, String> {
     match machine::host::unescape(text)? {
         bytes if bytes.is_empty() => Err("an empty text is never seen".into()),
-        bytes => Ok(bytes),
+        bytes => Ok(Text(bytes)),
     }
 }
 

@@ -173,7 +173,17 @@ fn help_and_version() {
         .exits(0)
         .says(&["record", "replay", "Examples:", "Exit codes"]);
     place.run(&["--version"]).exits(0).says(&["tickback 0."]);
-    for command in ["demo", "record", "run", "replay", "info", "log", "snapshots"] {
+    for command in [
+        "demo",
+        "record",
+        "run",
+        "replay",
+        "info",
+        "log",
+        "snapshots",
+        "gdb",
+        "diff",
+    ] {
         place
             .run(&[command, "--help"])
             .exits(0)
@@ -543,6 +553,142 @@ fn a_script_types_the_same_on_every_engine() {
         .run(&[&arguments[..], &["--console-script", "script"]].concat())
         .exits(1)
         .says(&["waiting for \"never\" (line 1)"]);
+}
+
+#[test]
+fn the_demo_finds_the_culprit() {
+    let place = Place::new();
+    let store = "instruction  sd a1,8(a2)";
+    let found = [
+        "all equal",
+        "<list_remove+24>",
+        store,
+        "was 0x",
+        "the machine timer's",
+    ];
+    let jit = place.run(&["demo"]).exits(0).says(&found).out;
+    let kept = place
+        .run(&["demo", "--engine", "interp", "-o", "d.tick"])
+        .exits(0)
+        .says(&found)
+        .out;
+    let story = |text: &str| {
+        text.lines()
+            .take_while(|line| !line.contains("gdb"))
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    assert_eq!(story(&jit), story(&kept));
+    place.run(&["replay", "--quiet", "d.tick"]).exits(0);
+    place
+        .run(&["demo", "-o", "d.tick"])
+        .exits(1)
+        .says(&["d.tick exists"]);
+}
+
+#[test]
+fn two_recordings_are_compared() {
+    let place = Place::new();
+    place.demo("a.tick");
+    place.demo("b.tick");
+    // The same date, so that they start equal: the default is the host's.
+    let record = |name: &str, more: &[&str]| {
+        let arguments = [
+            "record", "-o", name, "-m", "2M", "--bios", "none", "--kernel", "demo.elf", "--date", "0",
+        ];
+        place.run(&[&arguments[..], more].concat()).exits(0);
+    };
+    record("c.tick", &[]);
+    record("d.tick", &["--engine", "interp"]);
+    record("e.tick", &["--ns-per-step", "3"]);
+    place.run(&["diff", "c.tick", "d.tick"]).exits(0);
+    let ran = place
+        .run(&["diff", "--json", "--quiet", "c.tick", "e.tick"])
+        .exits(3);
+    let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(report["equal"], false);
+    place
+        .run(&["diff", "c.tick", "none.tick"])
+        .refuses(1, &["none.tick"]);
+}
+
+#[test]
+fn checked_runs_are_the_same_runs() {
+    let place = Place::new();
+    place.file("demo.elf", firmware::demo().to_elf());
+    let arguments = ["-m", "2M", "--bios", "none", "--kernel", "demo.elf", "--check"];
+    place
+        .run(&[&["run"][..], &arguments].concat())
+        .exits(0)
+        .says(&["demo: panic", "code 1"]);
+    place
+        .run(&[&["record", "-o", "c.tick"][..], &arguments].concat())
+        .exits(0);
+    place
+        .run(&["replay", "--quiet", "c.tick"])
+        .exits(0)
+        .says(&["all equal"]);
+}
+
+#[test]
+fn gdb_is_waited_for() {
+    let place = Place::new();
+    place.demo("a.tick");
+    place
+        .run(&["gdb", "a.tick", "--listen", "nowhere"])
+        .exits(2)
+        .says(&["nowhere", "HOST:PORT"]);
+    place
+        .run(&["gdb", "none.tick", "--listen", "./s"])
+        .refuses(1, &["none.tick"]);
+    assert!(!place.path("s").exists());
+    let live = [
+        "record", "-o", "l.tick", "-m", "2M", "--bios", "none", "--kernel", "demo.elf", "--gdb", "./s",
+    ];
+    for arguments in [&["gdb", "a.tick", "--listen", "./s"][..], &live] {
+        let mut child = place.tickback(arguments).stderr(Stdio::null()).spawn().unwrap();
+        wait_for(&place.path("s"));
+        // A debugger that comes and goes without a word.
+        drop(std::os::unix::net::UnixStream::connect(place.path("s")).unwrap());
+        std::thread::sleep(Duration::from_millis(300));
+        signal(&child, rustix::process::Signal::TERM);
+        assert_eq!(wait(&mut child), 0, "{arguments:?}");
+        assert!(!place.path("s").exists());
+    }
+    place
+        .run(&["replay", "--quiet", "l.tick"])
+        .exits(0)
+        .says(&["all equal"]);
+}
+
+#[test]
+fn drives_are_kept_or_written_through() {
+    // The guest that writes a disk is Linux: here only that images are left alone.
+    let place = Place::new();
+    place.code("echo", &ECHO);
+    let disk = place.file("disk.img", [7u8; 10_000]);
+    let arguments = [
+        "record",
+        "-o",
+        "d.tick",
+        "-m",
+        "2M",
+        "--bios",
+        "none",
+        "--kernel",
+        "echo",
+        "--stop-after",
+        "1e5",
+    ];
+    let drives = ["--drive", "file=disk.img,write-through", "--drive", "disk.img,ro"];
+    place.run(&[&arguments[..], &drives].concat()).exits(0);
+    assert_eq!(std::fs::read(&disk).unwrap(), [7u8; 10_000]);
+    std::fs::remove_file(disk).unwrap();
+    place.run(&["replay", "d.tick"]).exits(0).says(&["all equal"]);
+    place
+        .run(&["info", "d.tick"])
+        .exits(0)
+        .says(&["20 sectors", "read-only"]);
 }
 
 #[test]

@@ -70,7 +70,8 @@ impl Terminal {
     /// # Errors
     /// The terminal went away.
     pub fn restore(&self) -> io::Result<()> {
-        Ok(tcsetattr(&self.fd, OptionalActions::Drain, &self.found)?)
+        // At once: a terminal that nobody reads any more would never be drained.
+        Ok(tcsetattr(&self.fd, OptionalActions::Now, &self.found)?)
     }
 }
 
