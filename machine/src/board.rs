@@ -13,7 +13,7 @@ use crate::disk::Disks;
 use crate::engine::Engine;
 use crate::error::MachineError;
 use crate::machine::Machine;
-use crate::memory::Memory;
+use crate::memory::{Guards, Memory};
 use crate::ram::Ram;
 use crate::schedule::Schedule;
 use crate::stops::Watching;
@@ -73,6 +73,9 @@ pub fn build(
         straddlers: Default::default(),
     };
     load(&mut sys, &images);
+    if let Some(page) = config.tohost.and_then(|word| sys.memory.ram().page_of(word)) {
+        sys.memory.guard(page, Guards::HTIF);
+    }
     let mut harts: Vec<Box<dyn Cpu>> = Vec::new();
     for id in 0..config.harts.len() {
         harts.push(Box::new(Hart::new(HartConfig::new(id as u64))));

@@ -35,6 +35,8 @@ bitflags! {
         const TABLE = 4;
         /// A watchpoint is on it: reads take the slow path too.
         const WATCH = 8;
+        /// The `tohost` word is on it, to which each store must be seen.
+        const HTIF = 16;
     }
 }
 

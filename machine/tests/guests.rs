@@ -53,13 +53,17 @@ fn engine() -> Engine {
 }
 
 fn boot(guest: &firmware::Guest, harts: u8) -> (Machine, Quiet) {
+    start(guest.load, guest.image.clone(), harts, None)
+}
+
+fn start(entry: u64, image: Vec<u8>, harts: u8, tohost: Option<u64>) -> (Machine, Quiet) {
     let door = Quiet::default();
     let config = Config {
         board: "riscv-virt".into(),
         memory: 64 << 20,
         harts: (0..harts)
             .map(|h| HartStart {
-                pc: guest.entry,
+                pc: entry,
                 args: [h.into(), 0, 0],
             })
             .collect(),
@@ -69,9 +73,9 @@ fn boot(guest: &firmware::Guest, harts: u8) -> (Machine, Quiet) {
         seed: 0,
         date_ns: 0,
         drives: Vec::new(),
-        tohost: None,
+        tohost,
     };
-    let images = vec![(guest.load, guest.image.clone())];
+    let images = vec![(entry, image)];
     (
         machine::board::build(&config, images, Box::new(door.clone()), engine()).unwrap(),
         door,
@@ -115,4 +119,32 @@ fn the_fp_guest_says_what_it_must() {
 fn harts_share_memory() {
     let (text, stopped, _) = run(&firmware::smp_demo(4), 4);
     assert_eq!(stopped, Stopped::End(End::PowerOff(0)), "{text}");
+}
+
+#[test]
+fn every_store_to_tohost_is_seen() {
+    // auipc t0,0; t2 = 0x101 << 48; sd 'a'|t2, 'b'|t2, 1 to t0+0x100; j .
+    let code: [u32; 12] = [
+        0x0000_0297,
+        0x1010_0393,
+        0x0303_9393,
+        0x0610_0313,
+        0x0073_6333,
+        0x1062_b023,
+        0x0620_0313,
+        0x0073_6333,
+        0x1062_b023,
+        0x0010_0313,
+        0x1062_b023,
+        0x0000_006f,
+    ];
+    let image = code.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let base = firmware::layout::RAM;
+    let (mut machine, door) = start(base, image, 1, Some(base + 0x100));
+    let stopped = machine
+        .run(Icount(1000), &Stops::default(), FirstStep::Counts)
+        .unwrap();
+    assert_eq!(stopped, Stopped::End(End::PowerOff(0)));
+    assert_eq!(*door.0.lock().unwrap(), b"ab");
+    assert_eq!(machine.icount(), Icount(11));
 }

@@ -45,6 +45,7 @@ pub(super) fn load(bytes: &[u8], ram: Ram) -> Result<Loaded, FirmwareError> {
             .p_paddr
             .checked_add(moved)
             .ok_or_else(|| malformed("an address wraps"))?;
+        without_headers(p, ram.base);
         ram.check(p.p_paddr, p.p_memsz)?;
     }
     loadable.sort_by_key(|p| p.p_paddr);
@@ -71,6 +72,20 @@ pub(super) fn load(bytes: &[u8], ram: Ram) -> Result<Loaded, FirmwareError> {
         tohost,
         fromhost,
     })
+}
+
+/// Linkers put the file's own headers in front of the first section, in the same segment; linked with
+/// `-Ttext` at the start of RAM, they lie on the page below it, where nothing is and nobody wants them.
+fn without_headers(p: &mut ProgramHeader, base: u64) {
+    const MOST: u64 = 4096;
+    let below = base.saturating_sub(p.p_paddr);
+    if p.p_offset == 0 && (1..=MOST).contains(&below) && below < p.p_filesz {
+        p.p_offset += below;
+        p.p_paddr += below;
+        p.p_vaddr = p.p_vaddr.wrapping_add(below);
+        p.p_filesz -= below;
+        p.p_memsz -= below;
+    }
 }
 
 /// The file header, if it is RISC-V, 64 bits, little-endian and something to run.
