@@ -20,7 +20,7 @@
 //!
 //! Rules: pages are written before the nodes that name them, those before the checkpoint; a block is checked
 //! against its hash whenever it's read; no file's contents make this crate panic or allocate without bound. The files' layout
-//! is in docs/format-snapshots.md, and at the top of `pack` and `checkpoint`.
+//! is in docs/format.md, and at the top of `pack` and `checkpoint`.
 //!
 //! Not here: deleting pages that only dropped checkpoints name; appending to a recording that was closed.
 #![forbid(unsafe_code)]
