@@ -101,7 +101,11 @@ fn main() -> Result<ExitCode> {
         Campaign::Replays(options) => replays(&options)?,
     };
     let equal = rows.iter().all(|row| row.result.is_ok());
-    Ok(if equal { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if equal {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 impl Common {
@@ -129,7 +133,12 @@ type Job<'a> = (String, usize, Box<dyn FnOnce() -> Result<String> + Send + 'a>);
 fn run(jobs: Vec<Job<'_>>, at_once: usize) -> Vec<Row> {
     let queue = Mutex::new(VecDeque::from(jobs));
     let rows = Mutex::new(Vec::new());
-    let take = || queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner).pop_front();
+    let take = || {
+        queue
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .pop_front()
+    };
     std::thread::scope(|scope| {
         for _ in 0..at_once.max(1) {
             scope.spawn(|| {
@@ -142,12 +151,15 @@ fn run(jobs: Vec<Job<'_>>, at_once: usize) -> Vec<Row> {
                         seconds: watch.elapsed().as_secs_f64(),
                     };
                     eprintln!("{}", line(&row));
-                    rows.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(row);
+                    rows.lock()
+                        .unwrap_or_else(std::sync::PoisonError::into_inner)
+                        .push(row);
                 }
             });
         }
     });
-    rows.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    rows.into_inner()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 fn line(row: &Row) -> String {
@@ -155,19 +167,32 @@ fn line(row: &Row) -> String {
         Ok(what) => what.clone(),
         Err(error) => format!("**DIFFERS**: {error:#}").replace('\n', "; "),
     };
-    format!("| {} | {} | {result} | {:.1} |", row.name, row.positions, row.seconds)
+    format!(
+        "| {} | {} | {result} | {:.1} |",
+        row.name, row.positions, row.seconds
+    )
 }
 
 fn output(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
-    output.map_or_else(|_| "?".into(), |o| String::from_utf8_lossy(&o.stdout).trim().to_owned())
+    output.map_or_else(
+        |_| "?".into(),
+        |o| String::from_utf8_lossy(&o.stdout).trim().to_owned(),
+    )
 }
 
 /// Date, commit and machine.
 fn heading(what: &str) {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let cpu = cpu.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or(": ?");
-    let dirty = if output("git", &["status", "--porcelain", "-uno"]).is_empty() { "" } else { " with changes" };
+    let cpu = cpu
+        .lines()
+        .find_map(|l| l.strip_prefix("model name"))
+        .unwrap_or(": ?");
+    let dirty = if output("git", &["status", "--porcelain", "-uno"]).is_empty() {
+        ""
+    } else {
+        " with changes"
+    };
     println!(
         "### {what}, {}\n\nCommit {}{dirty}; {}, {} cores.\n",
         output("date", &["-u", "+%F"]),
@@ -187,7 +212,13 @@ fn determinism(options: &Determinism) -> Result<Vec<Row>> {
     let images = options.common.images()?;
     let subjects = [
         debian::boot(&images, "boot, 1 hart, bench=short", 1, "bench=short", "")?,
-        debian::boot(&images, "boot, 4 harts, session on the console", 4, "", debian::SESSION)?,
+        debian::boot(
+            &images,
+            "boot, 4 harts, session on the console",
+            4,
+            "",
+            debian::SESSION,
+        )?,
     ];
     heading("Determinism of Debian's boot");
     let mut all = Vec::new();
@@ -230,13 +261,22 @@ fn one(options: &Determinism, mut subject: Subject, only: Option<&str>) -> Resul
     // Its length, for positions.
     let (end, how) = Run::live(&subject, With::Jit)?.finish(Icount(LIMIT))?;
     let how = how.with_context(|| format!("{} did not end by {end}", subject.name))?;
-    eprintln!("{}: {how} at {end}, {:.1} s", subject.name, watch.elapsed().as_secs_f64());
+    eprintln!(
+        "{}: {how} at {end}, {:.1} s",
+        subject.name,
+        watch.elapsed().as_secs_f64()
+    );
     let mut places = Random(options.common.seed).places(options.count.max(2) - 1, end.0 - 1);
     places.push(end.0);
     // The reference.
     let watch = Stopwatch::start();
     let dir = scratch.path().join("reference.tick");
-    let mut reference = Run::Recording(Box::new(begin(&subject, &dir, With::Jit, Grid::fixed(NO_SNAPSHOTS))?));
+    let mut reference = Run::Recording(Box::new(begin(
+        &subject,
+        &dir,
+        With::Jit,
+        Grid::fixed(NO_SNAPSHOTS),
+    )?));
     let (mut breakpoints, mut watches, mut n) = (Vec::new(), Vec::new(), 0);
     let seen = reference.walk_and(&How::Straight, &places, |run, _| {
         n += 1;
@@ -245,11 +285,16 @@ fn one(options: &Determinism, mut subject: Subject, only: Option<&str>) -> Resul
         }
         Ok(())
     })?;
-    let Run::Recording(history) = reference else { bail!("not a recording") };
+    let Run::Recording(history) = reference else {
+        bail!("not a recording")
+    };
     history.finish(how)?;
     let reference_seconds = watch.elapsed().as_secs_f64();
     (subject.hot, subject.watches) = (breakpoints, watches);
-    let whole: Vec<Row> = run(passes(options, &subject, &dir, &places, &seen, only), options.common.jobs);
+    let whole: Vec<Row> = run(
+        passes(options, &subject, &dir, &places, &seen, only),
+        options.common.jobs,
+    );
     // Seeks, in a recording with snapshots.
     let mut rows = vec![Row {
         name: "recorded by the JIT, no snapshots: the reference".into(),
@@ -280,8 +325,16 @@ fn passes<'a>(
         Ok(String::from("all equal"))
     };
     let stops = |breakpoints: bool, watches: bool| Stops {
-        breakpoints: if breakpoints { subject.hot.clone() } else { Vec::new() },
-        watches: if watches { subject.watches.clone() } else { Vec::new() },
+        breakpoints: if breakpoints {
+            subject.hot.clone()
+        } else {
+            Vec::new()
+        },
+        watches: if watches {
+            subject.watches.clone()
+        } else {
+            Vec::new()
+        },
         ..Stops::default()
     };
     let mut add = |name: &str, job: Box<dyn FnOnce() -> Result<String> + Send + 'a>| {
@@ -299,10 +352,25 @@ fn passes<'a>(
     }
     live("JIT, cut at random", With::Jit, How::Cut(options.common.seed));
     live("JIT, code thrown away at each position", With::Jit, How::Flush);
-    live("JIT, breakpoints scanned for", With::Jit, How::Scan(stops(true, false)));
-    live("JIT, stopped by breakpoints", With::Jit, How::Stop(stops(true, false)));
-    live("JIT, watchpoints scanned for", With::Jit, How::Scan(stops(false, true)));
-    add("replayed by the JIT", Box::new(move || equal(replay(dir, With::Jit)?, How::Straight)));
+    live(
+        "JIT, breakpoints scanned for",
+        With::Jit,
+        How::Scan(stops(true, false)),
+    );
+    live(
+        "JIT, stopped by breakpoints",
+        With::Jit,
+        How::Stop(stops(true, false)),
+    );
+    live(
+        "JIT, watchpoints scanned for",
+        With::Jit,
+        How::Scan(stops(false, true)),
+    );
+    add(
+        "replayed by the JIT",
+        Box::new(move || equal(replay(dir, With::Jit)?, How::Straight)),
+    );
     add(
         "recorded with a snapshot every 2^22 steps",
         Box::new(move || {
@@ -323,7 +391,13 @@ fn passes<'a>(
     jobs
 }
 
-fn seeks(options: &Determinism, subject: &Subject, scratch: &Path, places: &[u64], seen: &[Seen]) -> Result<Vec<Row>> {
+fn seeks(
+    options: &Determinism,
+    subject: &Subject,
+    scratch: &Path,
+    places: &[u64],
+    seen: &[Seen],
+) -> Result<Vec<Row>> {
     let dir = scratch.join("seeks.tick");
     record(subject, &dir, With::Jit, 26, &[], LIMIT)?;
     let dir = &dir;
@@ -341,14 +415,22 @@ fn seeks(options: &Determinism, subject: &Subject, scratch: &Path, places: &[u64
     }
     let job = move || {
         let program = std::env::current_exe()?.with_file_name("child");
-        ensure!(program.is_file(), "{} is missing: cargo build --release -p tests", program.display());
+        ensure!(
+            program.is_file(),
+            "{} is missing: cargo build --release -p tests",
+            program.display()
+        );
         for (place, expected) in some.iter().zip(expected) {
             let root = root_elsewhere(&program, dir, *place)?;
             ensure!(root == expected.root.to_string(), "at {place}");
         }
         Ok("all equal".to_owned())
     };
-    jobs.push(("seek from disk in a new process".to_owned(), some.len(), Box::new(job)));
+    jobs.push((
+        "seek from disk in a new process".to_owned(),
+        some.len(),
+        Box::new(job),
+    ));
     Ok(run(jobs, options.common.jobs))
 }
 
@@ -359,22 +441,44 @@ fn replays(options: &Replays) -> Result<Vec<Row>> {
     let scratch = options.common.scratch()?;
     let dir = &scratch.path().join("session.tick");
     let _load = (options.common.load > 0).then(|| HostLoad::of(options.common.load));
-    let mut recording = Run::Recording(Box::new(begin(&subject, dir, With::Jit, Grid::adaptive(Goals::default()))?));
+    let mut recording = Run::Recording(Box::new(begin(
+        &subject,
+        dir,
+        With::Jit,
+        Grid::adaptive(Goals::default()),
+    )?));
     let (at, end) = recording.finish(Icount(LIMIT))?;
     let end = end.with_context(|| format!("{name} did not end by {at}"))?;
-    let Run::Recording(history) = recording else { bail!("not a recording") };
+    let Run::Recording(history) = recording else {
+        bail!("not a recording")
+    };
     let finished = history.finish(end)?;
-    let (inputs, events) = (finished.position.inputs, finished.position.inputs + finished.position.effects);
-    eprintln!("{name}: {end} at {at}, {inputs} inputs, {events} events, {} roots", finished.roots);
+    let (inputs, events) = (
+        finished.position.inputs,
+        finished.position.inputs + finished.position.effects,
+    );
+    eprintln!(
+        "{name}: {end} at {at}, {inputs} inputs, {events} events, {} roots",
+        finished.roots
+    );
     let jobs = (0..options.count).map(|number| -> Job<'_> {
         let job = move || {
-            let Run::Replaying(mut history) = replay(dir, With::Jit)? else { bail!("not a replay") };
+            let Run::Replaying(mut history) = replay(dir, With::Jit)? else {
+                bail!("not a replay")
+            };
             let verified = history.verify(|_| {})?;
             ensure!(verified.steps == at && verified.end == Some(end), "{verified:?}");
-            ensure!(verified.events == events && verified.roots == finished.roots, "{verified:?}");
+            ensure!(
+                verified.events == events && verified.roots == finished.roots,
+                "{verified:?}"
+            );
             Ok("all equal".to_owned())
         };
-        (format!("replay {}", number + 1), finished.roots as usize, Box::new(job))
+        (
+            format!("replay {}", number + 1),
+            finished.roots as usize,
+            Box::new(job),
+        )
     });
     let rows = run(jobs.collect(), options.common.jobs);
     heading("Replays of Debian's boot with console input");

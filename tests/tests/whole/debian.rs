@@ -10,7 +10,9 @@ const LIMIT: u64 = 20_000_000_000;
 
 #[test]
 fn a_session_on_four_harts_replays_and_its_states_are_one() {
-    let Some(dir) = images("a_session_on_four_harts_replays_and_its_states_are_one") else { return };
+    let Some(dir) = images("a_session_on_four_harts_replays_and_its_states_are_one") else {
+        return;
+    };
     let subject = boot(&dir, "session", 4, "", SESSION).unwrap();
     // Commands were typed and waited for; the last one switches off.
     let folder = tempfile::tempdir().unwrap();
@@ -19,7 +21,9 @@ fn a_session_on_four_harts_replays_and_its_states_are_one() {
     let (finished, end, seen) = record(&subject, &dir, With::Jit, 26, &places, LIMIT).unwrap();
     assert_eq!(end, End::PowerOff(0));
     assert!(finished.position.inputs > 200, "{finished:?}");
-    let Run::Replaying(mut history) = replay(&dir, With::Jit).unwrap() else { panic!() };
+    let Run::Replaying(mut history) = replay(&dir, With::Jit).unwrap() else {
+        panic!()
+    };
     let verified = history.verify(|_| {}).unwrap();
     assert_eq!((verified.steps, verified.roots), (finished.at, finished.roots));
     drop(history);
@@ -33,14 +37,18 @@ fn a_session_on_four_harts_replays_and_its_states_are_one() {
 
 #[test]
 fn an_interpreted_boot_begins_as_a_translated_one() {
-    let Some(dir) = images("an_interpreted_boot_begins_as_a_translated_one") else { return };
+    let Some(dir) = images("an_interpreted_boot_begins_as_a_translated_one") else {
+        return;
+    };
     let subject = boot(&dir, "boot", 2, "bench=short", "").unwrap();
     let mut places = Random(4).places(20, 60_000_000);
     places.sort_unstable();
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("begin.tick");
     let history = recorded::begin(&subject, &dir, With::Jit, snapshot::grid::Grid::fixed(22)).unwrap();
-    let seen = Run::Recording(Box::new(history)).walk(&How::Straight, &places).unwrap();
+    let seen = Run::Recording(Box::new(history))
+        .walk(&How::Straight, &places)
+        .unwrap();
     let interpreted = Run::live(&subject, With::Interp).and_then(|mut run| run.walk(&How::Straight, &places));
     compare(&seen, &interpreted.unwrap()).unwrap();
 }

@@ -4,8 +4,10 @@
 
 use std::path::{Path, PathBuf};
 
-use icount::Icount;
+use icount::{Body, Effect, Icount, LogReader};
 use machine::Stops;
+use machine::history::events_path;
+use snapshot::Replay;
 use tests::Random;
 use tests::load::HostLoad;
 use tests::recorded::{NO_SNAPSHOTS, record, replay, root_elsewhere, seek};
@@ -204,6 +206,74 @@ fn seeks_land_in_the_same_state() {
     }
 }
 
+/// Positions beside events: where lines are up, interrupts are taken, harts change, bytes come in.
+fn beside_events(r: &Reference, count: usize) -> Vec<u64> {
+    let log = LogReader::open(&events_path(&r.dir)).unwrap();
+    let mut at: Vec<u64> = log
+        .events_from(Icount(0))
+        .unwrap()
+        .map(Result::unwrap)
+        .filter(|event| match &event.body {
+            Body::Input(_) => true,
+            Body::Effect(effect) => {
+                matches!(
+                    effect,
+                    Effect::Line { .. } | Effect::Interrupt { .. } | Effect::HartSwitch { .. }
+                )
+            }
+        })
+        .map(|event| event.at.0)
+        .collect();
+    at.dedup();
+    let step = (at.len() / count).max(1);
+    let mut places: Vec<u64> = at.into_iter().step_by(step).flat_map(|at| [at, at + 1]).collect();
+    places.retain(|place| *place <= r.end);
+    places.dedup();
+    places
+}
+
+#[test]
+fn a_state_restored_beside_an_event_goes_on_as_before() {
+    const ON: u64 = 3_000;
+    let mut many = 0;
+    for r in references() {
+        let saves = beside_events(&r, 150);
+        many += saves.len();
+        let mut places: Vec<u64> = saves.iter().flat_map(|at| [*at, (at + ON).min(r.end)]).collect();
+        places.sort_unstable();
+        places.dedup();
+        places.retain(|place| *place > 0);
+        let mut saved = Vec::new();
+        let mut run = replay(&r.dir, With::Jit).unwrap();
+        let seen = run.walk_and(&How::Straight, &places, |run, seen| {
+            if saves.binary_search(&seen.at.0).is_ok() {
+                let Run::Replaying(history) = run else {
+                    anyhow::bail!("not a replay")
+                };
+                saved.push(history.save()?);
+            }
+            Ok(())
+        });
+        let seen = seen.unwrap();
+        let then = |at: u64| seen.iter().find(|seen| seen.at.0 == at).cloned().unwrap();
+        // Now from the end backwards, each restored over a later state, by an engine that knows nothing.
+        let mut run = replay(&r.dir, With::Interp).unwrap();
+        for saved in saved.iter().rev() {
+            let Run::Replaying(history) = &mut run else {
+                panic!()
+            };
+            history.restore(saved).unwrap();
+            let at = saved.snapshot.at.0;
+            for place in [at, (at + ON).min(r.end)] {
+                let here = run.walk(&How::Straight, &[place]).unwrap();
+                compare(&[then(place)], &here)
+                    .unwrap_or_else(|e| panic!("{}, saved at {at}, at {place}: {e}", r.subject.name));
+            }
+        }
+    }
+    assert!(many > 500, "{many} positions beside events");
+}
+
 #[test]
 fn a_new_process_restores_the_same_state() {
     let child = Path::new(env!("CARGO_BIN_EXE_child"));
@@ -264,11 +334,9 @@ fn recordings_replay_with_every_event_and_root_equal() {
             let verified = history.verify(|_| {}).unwrap();
             assert_eq!(verified.steps, Icount(r.end));
         }
-        let log = icount::LogReader::open(&machine::history::events_path(&r.dir)).unwrap();
+        let log = LogReader::open(&events_path(&r.dir)).unwrap();
         let inputs = log.events_from(Icount(0)).unwrap().map(Result::unwrap);
-        let inputs = inputs
-            .filter(|e| matches!(e.body, icount::Body::Input(_)))
-            .count();
+        let inputs = inputs.filter(|e| matches!(e.body, Body::Input(_))).count();
         assert_eq!(inputs > 0, !r.subject.script.is_empty(), "{}", r.subject.name);
     }
 }
