@@ -139,6 +139,10 @@ pub fn diff(
         known: Known::ranges(options.ignore.clone()),
         criterion: Criterion::Registers,
         part: events.effects_part,
+        alike_until: match (&report.first, roots.last_equal) {
+            (Some(First::Event { at, .. }), Some(_)) => Some(*at),
+            _ => None,
+        },
         end,
     };
     let start = match roots.last_equal {

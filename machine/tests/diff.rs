@@ -259,7 +259,7 @@ fn another_byte_of_the_image_is_found_at_power_on_and_where_it_is_used() {
 
     // The byte doesn't matter: then what differs is the console.
     let options = Options {
-        ignore: vec![address..address + 1],
+        ignore: std::iter::once(address..address + 1).collect(),
         ..Options::default()
     };
     let report = compare_with(&a, &b, &options);

@@ -271,7 +271,12 @@ impl fmt::Display for Report {
         if let Some(step) = &self.step {
             write!(f, "{step}")?;
         } else if !matches!(self.first, Some(First::Ends { .. })) {
-            writeln!(f, "no step up to icount {steps} executes differently")?;
+            writeln!(
+                f,
+                "no step is found that executes differently: up to icount {steps} effects are equal, and harts and memory \
+                 at the ends of stretches of at most {} steps",
+                super::search::CHUNKS.1
+            )?;
         }
         let around = &self.events;
         if !around.a.is_empty() || !around.b.is_empty() {
@@ -285,7 +290,8 @@ impl fmt::Display for Report {
                 }
             }
         }
-        if let Some(from) = self.compared.exact_from.filter(|from| from.0 > 0) {
+        let sampled = |from: &Icount| from.0 > 0 && self.power_on.is_some();
+        if let Some(from) = self.compared.exact_from.filter(sampled) {
             writeln!(
                 f,
                 "each step was compared from icount {from} on; before, the ends of stretches of steps"

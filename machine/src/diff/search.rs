@@ -15,12 +15,14 @@ use crate::machine::{FirstStep, Machine, Stopped};
 use crate::stops::Stops;
 
 /// Steps between comparisons, at first and at most.
-const CHUNKS: (u64, u64) = (1 << 14, 1 << 22);
+pub(crate) const CHUNKS: (u64, u64) = (1 << 14, 1 << 22);
 /// Steps that are run one by one before they are compared.
 const BLOCK: u64 = 1 << 13;
 /// Steps before the chunk that differs that are looked at one by one too: a difference that vanished
 /// again before a chunk ended is found if it is no further back.
 const EXACT: u64 = 1 << 22;
+/// Steps between words of progress.
+const TELL: u64 = 1 << 28;
 /// Events of a step that are reported.
 const EVENTS: usize = 8;
 
@@ -50,6 +52,9 @@ pub(crate) struct Search<'a> {
     pub criterion: Criterion,
     /// The boundary before a step of which it is known that it differs, by its effects.
     pub part: Option<Icount>,
+    /// If they start equal: the first difference of what was recorded. Equal states with equal inputs stay equal,
+    /// so that nothing before it has to be looked at.
+    pub alike_until: Option<Icount>,
     pub end: Icount,
 }
 
@@ -60,12 +65,30 @@ impl Search<'_> {
         start: Icount,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Option<Found>, Failed> {
+        let mut start = start;
         self.both(|side| side.restore_anchor(start))?;
+        if let Some(alike) = self
+            .alike_until
+            .map(|at| at.min(self.end))
+            .filter(|at| *at > start)
+        {
+            progress(&format!("running both to icount {alike}"));
+            self.both(|side| run(side, alike))?;
+            if self.differ()? {
+                self.both(|side| side.restore_anchor(start))?;
+            } else {
+                start = alike;
+            }
+        }
         let mut chunk = CHUNKS.0;
         let mut low = start;
+        let mut told = start;
         let parted = self.part.map(|part| part.saturating_add(1));
         while low < self.end {
-            progress(&format!("running both, at icount {low}"));
+            if low.since(told) >= TELL {
+                told = low;
+                progress(&format!("running both, at icount {low}"));
+            }
             let saved = self.save()?;
             let high = self.end.min(low.saturating_add(chunk));
             let high = parted.map_or(high, |parted| parted.min(high));
