@@ -50,7 +50,7 @@ fn churn(seed: u64, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         let mut bytes = vec![0u64; 1 << 16];
         for _ in 0..random.below(1 << 18) {
-            let n = random.next();
+            let n = random.number();
             bytes[(n >> 48) as usize] ^= n;
         }
         std::hint::black_box(&bytes);
