@@ -17,12 +17,11 @@ use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 
 use icount::{
-    Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, LogReader, LogWriter, Ready, Recording,
-    Replaying, VirtualTime,
+    Door, DoorError, End, Icount, LogPosition, LogReader, LogWriter, Recording, Replaying, VirtualTime,
 };
 use snapshot::grid::{Cost, Grid};
 use snapshot::{
@@ -31,6 +30,7 @@ use snapshot::{
 
 use crate::board::{self, Images};
 use crate::config::Config;
+use crate::doors::{Severed, Shared};
 use crate::engine::Engine;
 use crate::error::MachineError;
 use crate::machine::{FirstStep, Machine, Stopped};
@@ -39,7 +39,7 @@ use crate::state::{DRIVES, Snapshot};
 use crate::stops::{Stop, Stops};
 
 /// Steps between looks at the host's clock while recording.
-const STRETCH: u64 = 1 << 24;
+pub(crate) const STRETCH: u64 = 1 << 24;
 
 /// The parts of a recording's folder.
 pub fn events_path(dir: &Path) -> PathBuf {
@@ -51,107 +51,6 @@ pub type HostTime = Box<dyn FnMut() -> u64 + Send>;
 
 /// The door of a live recording, shared between the machine and whoever must flush or finish it.
 type LiveDoor = Shared<Recording<Box<dyn Door + Send>>>;
-
-/// A door behind a lock that is never contended.
-struct Shared<D>(Arc<Mutex<D>>);
-
-impl<D> Clone for Shared<D> {
-    fn clone(&self) -> Self {
-        Shared(Arc::clone(&self.0))
-    }
-}
-
-impl<D: Door> Shared<D> {
-    fn with<T>(&self, f: impl FnOnce(&mut D) -> T) -> T {
-        f(&mut self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
-    }
-}
-
-impl<D: Door> Door for Shared<D> {
-    fn effect(&mut self, at: Icount, time: VirtualTime, hart: u8, effect: &Effect) -> Result<(), DoorError> {
-        self.with(|d| d.effect(at, time, hart, effect))
-    }
-    fn input(&mut self, at: Icount, time: VirtualTime, ready: Ready) -> Result<Option<Input>, DoorError> {
-        self.with(|d| d.input(at, time, ready))
-    }
-    fn next_input(&self) -> Option<(Icount, VirtualTime)> {
-        self.with(|d| d.next_input())
-    }
-    fn idle(
-        &mut self,
-        at: Icount,
-        now: VirtualTime,
-        deadline: Option<VirtualTime>,
-    ) -> Result<Idle, DoorError> {
-        self.with(|d| d.idle(at, now, deadline))
-    }
-    fn disk_block(
-        &mut self,
-        at: Icount,
-        time: VirtualTime,
-        drive: u8,
-        block: u64,
-    ) -> Result<Vec<u8>, DoorError> {
-        self.with(|d| d.disk_block(at, time, drive, block))
-    }
-    fn inject(&mut self, at: Icount, time: VirtualTime, input: &Input) -> Result<(), DoorError> {
-        self.with(|d| d.inject(at, time, input))
-    }
-    fn progress(&mut self, at: Icount, time: VirtualTime, tick: bool) -> Result<(), DoorError> {
-        self.with(|d| d.progress(at, time, tick))
-    }
-    fn position(&self) -> LogPosition {
-        self.with(|d| d.position())
-    }
-    fn seek(&mut self, position: LogPosition) -> Result<(), DoorError> {
-        self.with(|d| d.seek(position))
-    }
-    fn finish(&mut self, at: Icount, time: VirtualTime, end: End) -> Result<(), DoorError> {
-        self.with(|d| d.finish(at, time, end))
-    }
-}
-
-/// The door of a branch: nothing comes in; disk blocks come from the recording.
-struct Severed(Option<Arc<LogReader>>);
-
-impl Door for Severed {
-    fn effect(&mut self, _: Icount, _: VirtualTime, _: u8, _: &Effect) -> Result<(), DoorError> {
-        Ok(())
-    }
-    fn input(&mut self, _: Icount, _: VirtualTime, _: Ready) -> Result<Option<Input>, DoorError> {
-        Ok(None)
-    }
-    fn next_input(&self) -> Option<(Icount, VirtualTime)> {
-        None
-    }
-    fn idle(&mut self, _: Icount, _: VirtualTime, deadline: Option<VirtualTime>) -> Result<Idle, DoorError> {
-        Ok(deadline.map_or(Idle::Forever, Idle::Until))
-    }
-    fn disk_block(&mut self, _: Icount, _: VirtualTime, drive: u8, block: u64) -> Result<Vec<u8>, DoorError> {
-        let found = self
-            .0
-            .as_ref()
-            .map(|log| log.disk_block(drive, block))
-            .transpose()?
-            .flatten();
-        found.ok_or(DoorError::NoDiskBlock { drive, block })
-    }
-    fn inject(&mut self, _: Icount, _: VirtualTime, _: &Input) -> Result<(), DoorError> {
-        Ok(())
-    }
-    fn progress(&mut self, _: Icount, _: VirtualTime, _: bool) -> Result<(), DoorError> {
-        Ok(())
-    }
-    fn position(&self) -> LogPosition {
-        LogPosition::default()
-    }
-    fn seek(&mut self, _: LogPosition) -> Result<(), DoorError> {
-        Ok(())
-    }
-    fn finish(&mut self, _: Icount, _: VirtualTime, _: End) -> Result<(), DoorError> {
-        Ok(())
-    }
-}
 
 /// A state in memory, with the log's position.
 #[derive(Clone, Debug)]
@@ -194,13 +93,13 @@ pub struct RecordOptions {
 pub struct History {
     dir: PathBuf,
     manifest: Manifest,
-    machine: Machine,
+    pub(crate) machine: Machine,
     live: Option<Live>,
     /// Whether the machine stands at the live end, with the recording door.
     at_live: bool,
-    log: Option<Arc<LogReader>>,
-    checkpoints: Checkpoints,
-    end: Icount,
+    pub(crate) log: Option<Arc<LogReader>>,
+    pub(crate) checkpoints: Checkpoints,
+    pub(crate) end: Icount,
     /// The state after a debugger's write in history, while the machine is on that branch.
     branch: Option<Saved>,
 }
@@ -239,7 +138,7 @@ impl History {
         log.sync_always(options.fsync);
         let recorder = Recorder::create(dir, options.recorder)?;
         manifest.write(dir)?;
-        let door = Shared(Arc::new(Mutex::new(Recording::new(live, log))));
+        let door = Shared::new(Recording::new(live, log));
         let machine = board::build(config, images, Box::new(door.clone()), engine)?;
         let checkpoints = recorder.checkpoints().clone();
         let mut host_time = options.host_time;
@@ -552,101 +451,6 @@ impl History {
         Ok(fresh.then(|| self.machine.icount()))
     }
 
-    /// Replays from the beginning to the end, comparing every event and root. `shown` is told of progress.
-    ///
-    /// # Errors
-    /// A divergence, or damage.
-    pub fn verify(&mut self, mut shown: impl FnMut(Icount)) -> Result<Verified, MachineError> {
-        self.restore_anchor(Icount(0))?;
-        let mut roots = snapshot::RootStream::new(Tree::new())?;
-        let recorded: Vec<_> = self
-            .checkpoints
-            .list()
-            .into_iter()
-            .filter(|c| c.at <= self.end)
-            .collect();
-        let mut compared = 0;
-        let mut expected = recorded.iter();
-        let mut compare = |(at, root): (Icount, Root)| {
-            let info = expected.next().filter(|c| c.at == at);
-            match info {
-                Some(info) if info.root == root => Ok(()),
-                _ => Err(MachineError::Root { at }),
-            }
-        };
-        for (i, checkpoint) in recorded.iter().enumerate() {
-            while self.machine.icount() < checkpoint.at {
-                let goal = checkpoint.at.min(self.machine.icount().saturating_add(STRETCH));
-                self.replay_to(goal)?;
-                shown(self.machine.icount());
-            }
-            let edits = if i == 0 {
-                self.whole_tree()?
-            } else {
-                self.machine.take_edits_into_base()?
-            };
-            roots.feed(checkpoint.at, edits, self.machine.save_state()?)?;
-            while let Some(root) = roots.poll() {
-                compare(root?)?;
-                compared += 1;
-            }
-        }
-        while self.machine.icount() < self.end {
-            self.replay_to(self.end.min(self.machine.icount().saturating_add(STRETCH)))?;
-            shown(self.machine.icount());
-        }
-        for root in roots.finish()? {
-            compare(root)?;
-            compared += 1;
-        }
-        // What is left in the log at the last boundary: the end itself.
-        let (at, time) = (self.machine.icount(), self.machine.time());
-        let end = self.log.as_ref().and_then(|log| log.end().2);
-        if let Some(end @ (End::PowerOff(_) | End::WaitsForever)) = end {
-            let stopped = self
-                .machine
-                .run(Icount(at.0 + 1), &Stops::default(), FirstStep::Counts)?;
-            if stopped != Stopped::End(end) {
-                return Err(MachineError::Short {
-                    at,
-                    end: self.end,
-                    why: format!("{stopped:?}"),
-                });
-            }
-        }
-        self.machine.finish_replay(at, time, end)?;
-        let position = self.machine.door_position();
-        Ok(Verified {
-            steps: at,
-            events: position.inputs + position.effects,
-            roots: compared,
-            end,
-        })
-    }
-
-    fn replay_to(&mut self, goal: Icount) -> Result<(), MachineError> {
-        match self.machine.run(goal, &Stops::default(), FirstStep::Counts)? {
-            Stopped::Reached => Ok(()),
-            Stopped::Interrupted => Err(MachineError::Interrupted),
-            other => Err(MachineError::Short {
-                at: self.machine.icount(),
-                end: self.end,
-                why: format!("{other:?}"),
-            }),
-        }
-    }
-
-    /// All pages of the machine as edits of an empty tree.
-    fn whole_tree(&mut self) -> Result<Vec<Edit>, MachineError> {
-        let tree = self.machine.save()?.tree;
-        let mut edits = Vec::new();
-        tree.for_each::<MachineError>(|key, page| {
-            edits.push((key, Some(page.clone())));
-            Ok(())
-        })?;
-        Ok(edits)
-    }
-
     /// The state root here.
     ///
     /// # Errors
@@ -667,19 +471,6 @@ pub struct Finished {
     pub position: LogPosition,
     /// Number of snapshots.
     pub roots: u64,
-}
-
-/// What a whole replay came to, all of it equal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verified {
-    /// Steps.
-    pub steps: Icount,
-    /// Events.
-    pub events: u64,
-    /// State roots.
-    pub roots: u64,
-    /// How the recording ended; `None` if it was cut off.
-    pub end: Option<End>,
 }
 
 impl Replay for History {

@@ -20,6 +20,7 @@ mod debug;
 pub mod diff;
 pub mod disk;
 mod dispatch;
+mod doors;
 pub mod engine;
 mod error;
 pub mod history;
@@ -34,6 +35,7 @@ mod state;
 pub mod stops;
 mod system;
 mod tables;
+mod verify;
 
 pub use config::{Config, HartStart, MODEL_VERSION};
 pub use debug::AddressKind;
@@ -46,6 +48,7 @@ pub use memory::Watch;
 pub use schedule::{DEFAULT_SLICE, LEAST_SLICE, Schedule};
 pub use state::Snapshot;
 pub use stops::{Stop, Stops};
+pub use verify::Verified;
 
 pub use snapshot::{Backward, Forward, Landed, Progress, Timeline, TimelineError, TimelineOptions};
 pub use {cpu, icount, snapshot};

@@ -128,6 +128,12 @@ impl LiveDoor {
         up
     }
 
+    /// Lets the user know how far the script is, at the end.
+    fn tell_script(&self) {
+        let pending = self.script.as_ref().and_then(ConsoleScript::pending);
+        self.control.set_script_pending(pending);
+    }
+
     fn hand_out(&mut self, byte: u8) -> Input {
         self.position.inputs += 1;
         Input::Console { port: 0, byte }
@@ -150,8 +156,8 @@ impl Door for LiveDoor {
         if self.exit_on.as_mut().is_some_and(|matcher| matcher.feed(byte)) {
             self.control.request(Request::TextSeen);
         }
-        if let Some(script) = &mut self.script {
-            script.feed(byte, time);
+        if self.script.as_mut().is_some_and(|script| script.feed(byte, time)) {
+            self.tell_script();
         }
         Ok(())
     }
@@ -166,7 +172,10 @@ impl Door for LiveDoor {
             .as_mut()
             .and_then(|script| script.next(at, time, ready.console));
         let byte = match scripted {
-            Some(byte) => Some(byte),
+            Some(byte) => {
+                self.tell_script();
+                Some(byte)
+            }
             None if ready.console => self.control.byte(),
             None => None,
         };
@@ -241,10 +250,7 @@ impl Door for LiveDoor {
         Ok(())
     }
 
-    fn progress(&mut self, _: Icount, _: VirtualTime, tick: bool) -> Result<(), DoorError> {
-        if tick && let Some(script) = &self.script {
-            self.control.set_script_pending(script.pending());
-        }
+    fn progress(&mut self, _: Icount, _: VirtualTime, _: bool) -> Result<(), DoorError> {
         self.console.poll()
     }
 
@@ -260,8 +266,6 @@ impl Door for LiveDoor {
     }
 
     fn finish(&mut self, _: Icount, _: VirtualTime, _: End) -> Result<(), DoorError> {
-        let pending = self.script.as_ref().and_then(ConsoleScript::pending);
-        self.control.set_script_pending(pending);
         self.console.flush()
     }
 }

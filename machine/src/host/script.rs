@@ -123,9 +123,10 @@ impl ConsoleScript {
         };
     }
 
-    /// A byte came out of the console.
-    pub(crate) fn feed(&mut self, byte: u8, time: VirtualTime) {
-        if self.matcher.as_mut().is_some_and(|matcher| matcher.feed(byte)) {
+    /// A byte came out of the console; whether that ends a wait.
+    pub(crate) fn feed(&mut self, byte: u8, time: VirtualTime) -> bool {
+        let matched = self.matcher.as_mut().is_some_and(|matcher| matcher.feed(byte));
+        if matched {
             self.matcher = None;
             let wait = self
                 .steps
@@ -136,6 +137,7 @@ impl ConsoleScript {
             }
             self.arm(time);
         }
+        matched
     }
 
     /// The byte that is due at this boundary, if any.
