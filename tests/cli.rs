@@ -536,6 +536,20 @@ fn a_script_types_the_same_on_every_engine() {
     }
     assert!(logs[0].contains("console-in"));
     assert_eq!(logs[0], logs[1]);
+    let bare = [
+        "run",
+        "-m",
+        "2M",
+        "--bios",
+        "none",
+        "--kernel",
+        "echo",
+        "--stop-after",
+        "5ms",
+    ];
+    place
+        .run(&[&bare[..], &["--console-script", "script"]].concat())
+        .exits(0);
     // A script that does not come to its end is a failure.
     place.file("script", "wait never\n");
     let arguments = [
