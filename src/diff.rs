@@ -63,7 +63,11 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
         }
     };
     let engine = || arguments.engine.engine();
-    let report = diff([&arguments.a, &arguments.b], &engine, &options, &mut progress)?;
+    // The recording's name is context, so that the exit code goes by what is wrong with it.
+    let report = diff([&arguments.a, &arguments.b], &engine, &options, &mut progress).map_err(|failed| {
+        let path = failed.path.display().to_string();
+        anyhow::Error::from(failed.source).context(path)
+    })?;
     let mut out = Listing::new();
     if arguments.json {
         let text = serde_json::to_string_pretty(&report).context("can't write the report as JSON")?;

@@ -111,18 +111,20 @@ pub fn diff(
         compared: Compared {
             steps: end,
             events: events.equal,
-            roots: roots.equal,
+            roots: roots.equal.len() as u64,
             exact_from: None,
         },
         events: events.around.clone(),
         notes: logs.notes(),
     };
     // A root stands at the observe point, before what happens at its boundary.
-    report.first = match (&events.first, roots.first) {
+    report.first = match (&events.first, &roots.first) {
         (Some(event), Some(root)) if root.at() > event.at() => Some(event.clone()),
-        (_, Some(root)) => Some(root),
+        (_, Some(root)) => Some(root.clone()),
         (event, None) => event.clone(),
     };
+    let until = report.first.as_ref().map_or(Icount::MAX, First::at);
+    report.compared.roots = roots.equal.iter().filter(|at| **at <= until).count() as u64;
     if let Some(why) = manifests.iter().find_map(|m| m.check_model().err()) {
         report
             .notes
@@ -132,6 +134,7 @@ pub fn diff(
     }
 
     progress("comparing power-on");
+    let equal = roots.last_equal(until);
     let open = |path: &Path| History::open(path, engine()).map_err(blame(path));
     let mut search = Search {
         sides: [open(a)?, open(b)?],
@@ -139,13 +142,13 @@ pub fn diff(
         known: Known::ranges(options.ignore.clone()),
         criterion: Criterion::Registers,
         part: events.effects_part,
-        alike_until: match (&report.first, roots.last_equal) {
+        alike_until: match (&report.first, equal) {
             (Some(First::Event { at, .. }), Some(_)) => Some(*at),
             _ => None,
         },
         end,
     };
-    let start = match roots.last_equal {
+    let start = match equal {
         Some(at) => at,
         None => {
             let [x, y] = &mut search.sides;

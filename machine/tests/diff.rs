@@ -410,6 +410,14 @@ fn a_replay_that_departs_from_its_recording_is_explained() {
     assert_ne!(recorded.body, replayed.body);
     assert!(!explained.events.is_empty());
     assert!(serde_json::to_value(&explained).is_ok());
+    // Beside what it was, the log is what differs; its own replay doesn't get past that.
+    let good = Run::typed(b"aq").record(dir.path(), "good");
+    let failed = diff([&good, &a], &engine, &Options::default(), &mut |_| {}).unwrap_err();
+    assert!(
+        failed.path == a && failed.source.is_divergence(),
+        "{failed}: {}",
+        failed.source
+    );
     // Not every failure is a departure.
     let other = explain(&a, &engine, &MachineError::Interrupted, 16).unwrap();
     assert!(other.is_none());

@@ -184,9 +184,8 @@ impl<'a> Logs<'a> {
 
 /// What became of the comparison of roots.
 pub(crate) struct RootsCompared {
-    pub equal: u64,
-    /// The last shared position before the first difference.
-    pub last_equal: Option<Icount>,
+    /// Shared positions with equal roots before the first that differ, ascending.
+    pub equal: Vec<Icount>,
     pub first: Option<First>,
 }
 
@@ -196,8 +195,7 @@ impl RootsCompared {
         let left = Checkpoints::open(a).map_err(blame(a))?;
         let right = Checkpoints::open(b).map_err(blame(b))?;
         let mut compared = RootsCompared {
-            equal: 0,
-            last_equal: None,
+            equal: Vec::new(),
             first: None,
         };
         for x in left.list() {
@@ -210,10 +208,14 @@ impl RootsCompared {
                 });
                 break;
             }
-            compared.equal += 1;
-            compared.last_equal = Some(x.at);
+            compared.equal.push(x.at);
         }
         Ok(compared)
+    }
+
+    /// The last shared equal snapshot at or below a position: states may meet again behind a difference.
+    pub fn last_equal(&self, at: Icount) -> Option<Icount> {
+        self.equal.iter().rev().find(|equal| **equal <= at).copied()
     }
 }
 
