@@ -165,6 +165,10 @@ impl History {
             branch: None,
         };
         history.checkpoint(true)?;
+        // Nothing may run before it could be replayed: a process killed early leaves a recording too.
+        if let Some(live) = &history.live {
+            live.recorder.flush()?;
+        }
         Ok(history)
     }
 
