@@ -271,6 +271,9 @@ impl Session {
                 source,
             })?;
         }
+        if !quit {
+            say("the guest goes on");
+        }
         Ok(quit)
     }
 

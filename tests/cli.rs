@@ -867,6 +867,7 @@ fn a_terminal_is_the_console_and_is_put_back() {
     press(b"when\n");
     expect("virtual time");
     press(b"continue\n");
+    expect("the guest goes on");
     press(b"and on");
     expect("and on");
     press(b"\x01x");
