@@ -14,8 +14,9 @@ use tests::ways::{Run, With};
 
 const KILLS: usize = 20;
 
-/// Records in a process that is killed after `life`; the bytes that its guest answered.
-fn killed(dir: &Path, life: Duration, random: &mut Random) -> Vec<u8> {
+/// Records in a process that is killed after `life`, or (`at_once`) when the guest has answered a byte; the bytes
+/// that its guest answered.
+fn killed(dir: &Path, life: Duration, at_once: bool, random: &mut Random) -> Vec<u8> {
     let mut child = Command::new(env!("CARGO_BIN_EXE_child"))
         .arg("record")
         .arg(dir)
@@ -27,8 +28,9 @@ fn killed(dir: &Path, life: Duration, random: &mut Random) -> Vec<u8> {
     let mut shown = child.stdout.take().unwrap();
     // Typed before the guest has set up its UART, a byte is lost by the guest.
     let ready = Arc::new(AtomicBool::new(false));
+    let answered = Arc::new(AtomicBool::new(false));
     let answers = {
-        let ready = Arc::clone(&ready);
+        let (ready, answered) = (Arc::clone(&ready), Arc::clone(&answered));
         std::thread::spawn(move || {
             let mut bytes = vec![0; 6];
             if shown.read_exact(&mut bytes).is_err() {
@@ -36,13 +38,20 @@ fn killed(dir: &Path, life: Duration, random: &mut Random) -> Vec<u8> {
             }
             assert_eq!(bytes, b"ready\n");
             ready.store(true, Ordering::Relaxed);
-            bytes.clear();
+            bytes.truncate(1);
+            if shown.read_exact(&mut bytes).is_err() {
+                return Vec::new();
+            }
+            answered.store(true, Ordering::Relaxed);
             shown.read_to_end(&mut bytes).unwrap();
             bytes
         })
     };
     let start = Instant::now();
     while let Some(left) = life.checked_sub(start.elapsed()) {
+        if at_once && answered.load(Ordering::Relaxed) {
+            break;
+        }
         let byte = b'A' + random.below(16) as u8;
         if ready.load(Ordering::Relaxed) {
             typed.write_all(&[byte]).unwrap();
@@ -63,7 +72,16 @@ fn a_killed_recording_replays_and_holds_its_inputs() {
         let dir = folder.path().join("killed.tick");
         // From before there is a folder to well past several snapshots.
         let life = Duration::from_millis(20 + random.below(40 + 40 * round as u64));
-        let answered = killed(&dir, life, &mut random);
+        // Every fourth as early as an input can be lost.
+        let (at_once, life) = (
+            round % 4 == 0,
+            if round % 4 == 0 {
+                Duration::from_secs(20)
+            } else {
+                life
+            },
+        );
+        let answered = killed(&dir, life, at_once, &mut random);
         if !dir.join("checkpoints").exists() {
             assert!(answered.is_empty(), "it ran before it could be replayed");
             continue;
