@@ -165,7 +165,7 @@ impl Session {
 
     /// Runs until the guest or the user ends it. The caller closes what it recorded.
     pub fn lead(&self, live: &mut dyn Live) -> Result<End> {
-        self.control.attach(live.machine().interrupt_flag());
+        self.control.attach_looking(live.machine().interrupt_flag());
         let watch = Stopwatch::start();
         let start = live.machine().icount();
         self.greet();

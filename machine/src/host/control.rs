@@ -38,7 +38,8 @@ pub enum Request {
 #[derive(Debug, Default)]
 struct State {
     requests: VecDeque<Request>,
-    flags: Vec<Arc<AtomicBool>>,
+    /// With each, whether its owner wants to look around now and then.
+    flags: Vec<(Arc<AtomicBool>, bool)>,
     bytes: VecDeque<u8>,
     /// A thread reads input and has not come to its end.
     open: bool,
@@ -75,11 +76,21 @@ impl Control {
 
     /// Sets `flag` at each request from now on, and at once if one is waiting.
     pub fn attach(&self, flag: Arc<AtomicBool>) {
+        self.attach_flag(flag, false);
+    }
+
+    /// As [`attach`](Self::attach), and sets `flag` also now and then while the guest waits in host time, so that
+    /// the run's owner can bring a recording up to date.
+    pub fn attach_looking(&self, flag: Arc<AtomicBool>) {
+        self.attach_flag(flag, true);
+    }
+
+    fn attach_flag(&self, flag: Arc<AtomicBool>, looks: bool) {
         let mut state = self.state();
         if !state.requests.is_empty() {
             flag.store(true, Ordering::Relaxed);
         }
-        state.flags.push(flag);
+        state.flags.push((flag, looks));
     }
 
     /// Asks something of the run loop's owner.
@@ -88,10 +99,17 @@ impl Control {
         if state.requests.back() != Some(&request) {
             state.requests.push_back(request);
         }
-        for flag in &state.flags {
+        for (flag, _) in &state.flags {
             flag.store(true, Ordering::Relaxed);
         }
         self.0.changed.notify_all();
+    }
+
+    /// Makes a run come back without asking anything, so that its owner can look around.
+    pub(crate) fn nudge(&self) {
+        for (flag, _) in self.state().flags.iter().filter(|(_, looks)| *looks) {
+            flag.store(true, Ordering::Relaxed);
+        }
     }
 
     /// The oldest thing asked and not taken yet.
@@ -232,7 +250,7 @@ impl Control {
         let mut state = self.state();
         let open = state.open;
         loop {
-            let flagged = state.flags.iter().any(|flag| flag.load(Ordering::Relaxed));
+            let flagged = state.flags.iter().any(|(flag, _)| flag.load(Ordering::Relaxed));
             let typed = bytes && !state.bytes.is_empty();
             if flagged || typed || !state.requests.is_empty() || state.open != open {
                 return false;

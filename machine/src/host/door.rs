@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use icount::{Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, Ready, VirtualTime};
 
+use super::clock::Tick;
 use super::console::Console;
 use super::control::{Control, Request};
 use super::drive::Drives;
@@ -30,6 +31,9 @@ pub enum ClockMode {
     /// As fast as the host's.
     Real,
 }
+
+/// The longest wait in one piece: between two, the run comes back and its recording is brought up to date.
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
 /// The most by which a wait that took too long shortens the ones after it.
 const LONGEST_DEBT: Duration = Duration::from_millis(20);
@@ -56,6 +60,8 @@ pub struct LiveDoor {
     ready: Ready,
     /// How much longer than asked the last wait took.
     debt: Duration,
+    /// When a machine that idles is to come back.
+    look: Tick,
 }
 
 impl LiveDoor {
@@ -76,6 +82,7 @@ impl LiveDoor {
             position: LogPosition::default(),
             ready: Ready::default(),
             debt: Duration::ZERO,
+            look: Tick::new(LONGEST_WAIT),
         }
     }
 
@@ -218,11 +225,16 @@ impl Door for LiveDoor {
         };
         let start = Instant::now();
         let owed = self.debt.min(limit.unwrap_or_default());
+        let asked = limit.map_or(Duration::MAX, |limit| limit - owed);
         let whole = self
             .control
-            .wait(limit.map(|limit| limit - owed), self.ready.console);
+            .wait(Some(asked.min(LONGEST_WAIT)), self.ready.console)
+            && asked <= LONGEST_WAIT;
         let elapsed = start.elapsed();
         self.debt = Duration::ZERO;
+        if self.look.due() {
+            self.control.nudge();
+        }
         if let (true, Some(until), Some(limit)) = (whole, until, limit) {
             self.debt = (elapsed + owed).saturating_sub(limit).min(LONGEST_DEBT);
             return Ok(Idle::Until(until));
@@ -375,6 +387,25 @@ mod tests {
         );
         assert!(start.elapsed() >= Duration::from_millis(30));
         assert_eq!(door.idle(HERE, NOW, None).unwrap(), Idle::Forever);
+    }
+
+    #[test]
+    fn a_long_wait_lets_the_owner_look_around() {
+        let control = Control::new();
+        let flag = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        control.attach_looking(Arc::clone(&flag));
+        control.open_input(true);
+        let (door, _) = door(&control);
+        let mut door = door.clock(ClockMode::Real, NonZeroU64::MIN);
+        door.input(HERE, NOW, READY).unwrap();
+        let start = Instant::now();
+        let Idle::Until(reached) = door.idle(HERE, NOW, None).unwrap() else {
+            panic!("a key can come");
+        };
+        assert!(start.elapsed() < Duration::from_secs(10));
+        assert!(reached.0 >= NOW.0 + 400_000_000, "{reached}");
+        assert!(flag.load(std::sync::atomic::Ordering::Relaxed));
+        assert_eq!(control.take(), None);
     }
 
     #[test]
