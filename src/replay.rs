@@ -68,10 +68,21 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
         Some(end) => say(&end.to_string()),
         None => say("the recording was not closed: it ends where its last whole frame says"),
     }
-    eprintln!(
+    let equal = format!(
         "replay: {} steps, {} events, {} roots, all equal",
         verified.steps, verified.events, verified.roots
     );
+    if !verified.damage.is_empty() {
+        for damage in &verified.damage {
+            say(damage);
+        }
+        // Of a recording that was cut off, the snapshot being written is the last and may be torn.
+        if verified.end.is_some() {
+            eprintln!("{equal}, but for the snapshots that are damaged and could not be compared");
+            return Ok(Outcome::Failed);
+        }
+    }
+    eprintln!("{equal}");
     Ok(verified
         .end
         .map_or(Outcome::Done, |end| Outcome::of(end, arguments.guest_exit)))

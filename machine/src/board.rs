@@ -88,12 +88,7 @@ pub fn build(
             sys.with_device(index, |d, cx| d.reset(cx));
         }
         sys.after_device();
-        for page in 0..sys.memory.ram().pages() {
-            if sys.memory.ram().page(page).iter().any(|b| *b != 0) {
-                sys.memory
-                    .write_bytes(sys.memory.ram().address_of(page), &[0; 4096]);
-            }
-        }
+        sys.memory.zero();
         load(sys, &images);
         start(&config, harts);
     };

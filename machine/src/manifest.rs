@@ -16,6 +16,12 @@ pub const FORMAT_VERSION: u32 = 1;
 
 const NAME: &str = "manifest.json";
 
+fn hash(config: &Config) -> String {
+    // Postcard of the same values is the same bytes; it can't fail for plain data.
+    let bytes = postcard::to_stdvec(config).unwrap_or_default();
+    blake3::hash(&bytes).to_hex().to_string()
+}
+
 /// The content of `manifest.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -27,6 +33,8 @@ pub struct Manifest {
     pub program: String,
     /// The machine.
     pub config: Config,
+    /// BLAKE3 of the machine's configuration: what decides the run must not change unseen.
+    pub config_hash: String,
     /// What the user gave, for people: option to file name and BLAKE3 hash.
     pub origin: BTreeMap<String, String>,
 }
@@ -39,6 +47,7 @@ impl Manifest {
             format: FORMAT_VERSION,
             model: MODEL_VERSION,
             program,
+            config_hash: hash(&config),
             config,
             origin,
         }
@@ -95,6 +104,12 @@ impl Manifest {
         }
         let manifest: Manifest = serde_json::from_str(&text).map_err(damaged)?;
         manifest.config.check()?;
+        if hash(&manifest.config) != manifest.config_hash {
+            return Err(MachineError::Recording(format!(
+                "{} is damaged: the machine's configuration isn't the one that was recorded",
+                path.display()
+            )));
+        }
         Ok(manifest)
     }
 

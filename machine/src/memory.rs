@@ -15,6 +15,8 @@
 //! The invariant that makes the TLBs coherent: while a translation is cached, every table page that its
 //! walk read has `TABLE` set and lists the space as its user.
 
+use std::collections::BTreeSet;
+
 use bitflags::bitflags;
 use cpu::ir::Size;
 use cpu::{Cpu, PhysMem, SpaceKey, TableChange, Translation};
@@ -76,6 +78,8 @@ pub struct Memory {
     guards: Vec<Guards>,
     writers: Vec<Writer>,
     dirty: Vec<u32>,
+    /// Pages that were ever written: all others are zero.
+    touched: BTreeSet<u32>,
     /// Of each page, which of its 64 granules of 64 bytes code was translated from.
     granules: Vec<u64>,
     tables: Tables,
@@ -99,6 +103,7 @@ impl Memory {
             guards: vec![Guards::CLEAN; pages],
             writers: vec![Writer::Nobody; pages],
             dirty: Vec::new(),
+            touched: BTreeSet::new(),
             granules: vec![0; pages],
             tables: Tables::new(),
             data: Lru::new(SPACES),
@@ -254,6 +259,16 @@ impl Memory {
         dirty
     }
 
+    /// Makes all memory zero.
+    pub fn zero(&mut self) {
+        for page in std::mem::take(&mut self.touched) {
+            if self.ram.page(page.into()).iter().any(|byte| *byte != 0) {
+                self.write_bytes(self.ram.address_of(page.into()), &[0; PAGE as usize]);
+                self.touched.insert(page);
+            }
+        }
+    }
+
     /// The pages written since the last [`Memory::take_dirty`], in no order.
     pub fn dirty(&self) -> &[u32] {
         &self.dirty
@@ -298,6 +313,7 @@ impl Memory {
         if guards.contains(Guards::CLEAN) {
             self.guards[page as usize].remove(Guards::CLEAN);
             self.dirty.push(page as u32);
+            self.touched.insert(page as u32);
         }
         if guards.contains(Guards::CODE) {
             let start = addr.max(self.ram.address_of(page)) % PAGE;

@@ -9,7 +9,7 @@ use crate::machine::{FirstStep, Stopped};
 use crate::stops::Stops;
 
 /// What a whole replay came to, all of it equal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
     /// Steps.
     pub steps: Icount,
@@ -19,6 +19,8 @@ pub struct Verified {
     pub roots: u64,
     /// How the recording ended; `None` if it was cut off.
     pub end: Option<End>,
+    /// What is damaged of its snapshots: those could not be compared.
+    pub damage: Vec<String>,
 }
 
 impl History {
@@ -91,6 +93,12 @@ impl History {
             events: position.inputs + position.effects,
             roots: compared,
             end,
+            damage: self
+                .checkpoints
+                .damage()
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
         })
     }
 

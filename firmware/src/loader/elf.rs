@@ -26,6 +26,9 @@ fn malformed(what: impl ToString) -> FirmwareError {
     }
 }
 
+/// Where a kernel that can run anywhere is put, from the start of RAM: firmware lies before it.
+const KERNEL_OFFSET: u64 = crate::layout::KERNEL - crate::layout::RAM;
+
 fn wrong(found: &str) -> FirmwareError {
     FirmwareError::WrongArchitecture { found: found.into() }
 }
@@ -35,8 +38,12 @@ pub(super) fn load(bytes: &[u8], ram: Ram) -> Result<Loaded, FirmwareError> {
     let mut loadable = loadable(bytes, &header)?;
     // Firmware that relocates itself is linked at 0: move it up as a whole.
     let lowest = loadable.iter().map(|p| p.p_paddr).min().unwrap_or(0);
+    let highest = loadable.iter().map(|p| p.p_paddr.saturating_add(p.p_memsz)).max();
     let moved = if header.e_type == ET_DYN && lowest < ram.base {
         ram.base - lowest
+    } else if highest.is_some_and(|end| end <= ram.base - KERNEL_OFFSET) {
+        // A kernel (Linux's vmlinux) linked for physical 0, to run wherever it is put, as its Image is.
+        ram.base + KERNEL_OFFSET - lowest
     } else {
         0
     };
