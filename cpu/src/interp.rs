@@ -35,7 +35,10 @@ pub fn run<E: Env + ?Sized>(
             env.regs()[layout.pc] = pc;
             return Exit::Budget;
         }
-        let here = Here { offset: insn.offset, left: *budget };
+        let here = Here {
+            offset: insn.offset,
+            left: *budget,
+        };
         if breakpoints.contains(&insn.offset) && env.breakpoint(here) {
             env.regs()[layout.pc] = pc;
             return Exit::Breakpoint;

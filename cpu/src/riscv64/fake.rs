@@ -74,7 +74,9 @@ impl Context for Machine {
     }
 
     fn store_zeros(&mut self, cpu: &mut dyn Cpu, addr: u64, len: u64) -> Result<(), Trap> {
-        (0..len).step_by(8).try_for_each(|i| self.store(cpu, addr + i, Size::B8, 0))
+        (0..len)
+            .step_by(8)
+            .try_for_each(|i| self.store(cpu, addr + i, Size::B8, 0))
     }
 
     fn translate(&mut self, cpu: &mut dyn Cpu, addr: u64, access: Access) -> Result<u64, Trap> {
