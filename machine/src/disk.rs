@@ -30,7 +30,7 @@ pub struct Disks {
     blocks: BTreeMap<(u8, u64), Arc<Block>>,
     dirty: BTreeSet<(u8, u64)>,
     /// Blocks written by the guest since the live door last took them (write-through).
-    written: Vec<(u8, u64)>,
+    written: BTreeSet<(u8, u64)>,
 }
 
 impl Disks {
@@ -40,7 +40,7 @@ impl Disks {
             drives,
             blocks: BTreeMap::new(),
             dirty: BTreeSet::new(),
-            written: Vec::new(),
+            written: BTreeSet::new(),
         }
     }
 
@@ -70,12 +70,12 @@ impl Disks {
     /// A guest's write.
     pub fn write(&mut self, drive: u8, block: u64, bytes: &Block) {
         self.keep(drive, block, bytes);
-        self.written.push((drive, block));
+        self.written.insert((drive, block));
     }
 
-    /// Blocks written since the last call, oldest first.
+    /// Blocks written since the last call, in order.
     pub fn take_written(&mut self) -> Vec<(u8, u64)> {
-        std::mem::take(&mut self.written)
+        std::mem::take(&mut self.written).into_iter().collect()
     }
 
     /// Blocks that changed since the last call, in order, with their content.
