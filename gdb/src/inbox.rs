@@ -10,10 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::wire::Stream;
-
-/// Ctrl-C as gdb sends it, outside of packets.
-pub(crate) const CTRL_C: u8 = 3;
+use crate::wire::{Framing, Part, Stream};
 
 /// Bytes held for a server that doesn't take them.
 const MOST: usize = 1 << 20;
@@ -24,6 +21,10 @@ pub(crate) const SLICE: Duration = Duration::from_millis(100);
 #[derive(Default)]
 struct State {
     bytes: VecDeque<u8>,
+    /// Of the bytes that came.
+    framing: Framing,
+    /// Bytes from the front of `bytes` through the last Ctrl-C.
+    interrupt: usize,
     closed: bool,
     running: bool,
     /// A connection is wanted.
@@ -34,7 +35,37 @@ struct State {
 
 impl State {
     fn interrupts(&self) -> bool {
-        self.closed || self.arrived.is_some() || self.bytes.contains(&CTRL_C)
+        self.closed || self.arrived.is_some() || self.interrupt > 0
+    }
+
+    /// Takes what gdb sent. `false`: it is no gdb that sends it.
+    fn put(&mut self, bytes: &[u8]) -> bool {
+        for byte in bytes {
+            match self.framing.part(*byte) {
+                Part::Acknowledgement => continue,
+                Part::Endless => return false,
+                Part::Packet | Part::Stray => self.bytes.push_back(*byte),
+                Part::Interrupt => {
+                    self.bytes.push_back(*byte);
+                    self.interrupt = self.bytes.len();
+                }
+            }
+        }
+        true
+    }
+
+    fn take(&mut self) -> Option<u8> {
+        let byte = self.bytes.pop_front()?;
+        self.interrupt = self.interrupt.saturating_sub(1);
+        Some(byte)
+    }
+
+    /// Nothing of what the connection before sent is left.
+    fn restart(&mut self) {
+        self.bytes.clear();
+        self.framing = Framing::default();
+        self.interrupt = 0;
+        self.closed = false;
     }
 }
 
@@ -86,8 +117,7 @@ impl Inbox {
     /// A connection begins.
     pub fn begin_session(&self) {
         let mut state = self.state();
-        state.bytes.clear();
-        state.closed = false;
+        state.restart();
         state.wanted = false;
     }
 
@@ -109,7 +139,11 @@ impl Inbox {
                 self.changed(&state);
                 return;
             }
-            state.bytes.extend(&buffer[..n]);
+            if !state.put(&buffer[..n]) {
+                state.closed = true;
+                self.changed(&state);
+                return;
+            }
             self.changed(&state);
         }
     }
@@ -120,7 +154,7 @@ impl Inbox {
         if state.bytes.is_empty() && !state.closed {
             state = self.wait(state, SLICE);
         }
-        match state.bytes.pop_front() {
+        match state.take() {
             Some(byte) => {
                 self.changed.notify_all();
                 Next::Byte(byte)
@@ -132,7 +166,7 @@ impl Inbox {
 
     /// The next byte, if there is one now.
     pub fn try_next(&self) -> Option<u8> {
-        self.state().bytes.pop_front()
+        self.state().take()
     }
 
     /// Whether the connection has ended and all its bytes were taken.
@@ -172,8 +206,7 @@ impl Inbox {
     /// A new connection, if one is there. The session before is over.
     pub fn arrival(&self) -> Option<Stream> {
         let mut state = self.state();
-        state.bytes.clear();
-        state.closed = false;
+        state.restart();
         state.wanted = state.arrived.is_none();
         self.changed.notify_all();
         state.arrived.take()

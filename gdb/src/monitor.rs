@@ -36,6 +36,7 @@ const MOST_BYTES: u64 = 4096;
 impl Target<'_> {
     /// Runs a command and yields what it has to say.
     pub fn monitor(&mut self, line: &str) -> String {
+        self.explore();
         let words: Vec<&str> = line.split_whitespace().collect();
         let (command, arguments) = words.split_first().map_or(("help", &[][..]), |(c, a)| (*c, a));
         let result = match (command, arguments) {
@@ -143,19 +144,37 @@ impl Target<'_> {
     }
 
     fn goto(&mut self, to: &str) -> Result<String, String> {
-        let branch = self.timeline.machine().branched_at();
-        if let Some(from) = branch
-            && (to == "end" || to.ends_with('%'))
-        {
-            return Err(format!(
+        let no_end = |from: Icount| {
+            format!(
                 "this is a branch, which has no end; go back before {} first",
                 grouped(from.0)
-            ));
+            )
+        };
+        if let Some((from, _)) = self.explored
+            && (to == "end" || to.ends_with('%'))
+        {
+            return Err(no_end(from));
         }
         let to = position(to, self.end())
             .ok_or_else(|| format!("{to:?} is no position; try 1_000_000, 1e6, 50%, begin or end"))?;
+        // Nobody knows that a branch gets there, and gdb has no Ctrl-C for a monitor command.
+        if let Some((from, far)) = self.explored
+            && to > far
+        {
+            let far = grouped(far.0);
+            return Err(format!(
+                "{}, or no further than {far}, where it has been",
+                no_end(from)
+            ));
+        }
         let landed = self.seek(to);
-        self.landed(landed)
+        let beyond = matches!(landed, Ok(Landed::End));
+        let text = self.landed(landed)?;
+        Ok(if beyond {
+            format!("{} lies beyond the end of the recording\n{text}", grouped(to.0))
+        } else {
+            text
+        })
     }
 
     fn back(&mut self, n: &str) -> Result<String, String> {

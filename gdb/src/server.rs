@@ -12,11 +12,12 @@ use machine::{FirstStep, Forward, History, Stops, Timeline, TimelineError};
 
 use crate::console::Console;
 use crate::error::GdbError;
-use crate::inbox::{CTRL_C, Inbox, Next};
+use crate::inbox::{Inbox, Next};
 use crate::listener::Listener;
+use crate::numbers::grouped;
 use crate::target::{Never, Target};
 use crate::travel::interruptible;
-use crate::wire::{Stream, Wire};
+use crate::wire::{CTRL_C, Stream, Wire};
 
 /// Bytes of the largest packet: gdb reads memory in pieces of half of it.
 const PACKET: usize = 0x4000;
@@ -137,6 +138,12 @@ impl Server<'_, '_> {
         let text = stream.try_clone().ok()?;
         self.inbox.begin_session();
         self.console.attach(Some(text));
+        if let Some(from) = self.timeline.machine().branched_at() {
+            self.console.print(&format!(
+                "tickback: this is a branch that left the recording at {}, where a debugger wrote; going back before leaves it\n",
+                grouped(from.0)
+            ));
+        }
         if let Some(script) = &self.options.script {
             let script = script.display();
             self.console.print(&format!(
@@ -210,7 +217,7 @@ fn talk(target: &mut Target<'_>, wire: Wire, options: &mut Options<'_>) -> Resul
                 }
                 match target.inbox.next() {
                     // A web page that was made to send here begins with a letter.
-                    Next::Byte(byte) if first && !matches!(byte, b'+' | b'-' | b'$' | CTRL_C) => {
+                    Next::Byte(byte) if first && !matches!(byte, b'$' | CTRL_C) => {
                         return Ok(None);
                     }
                     Next::Byte(byte) => {

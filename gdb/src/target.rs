@@ -80,6 +80,8 @@ pub(crate) struct Target<'a> {
     pub physical: bool,
     /// Whether the hint about stale registers was given.
     pub hinted: bool,
+    /// Where the branch began that the machine is on, and how far it has been run.
+    pub explored: Option<(Icount, Icount)>,
     /// The packet being read asks for any thread.
     any_thread: bool,
     /// The last byte was the `$` that begins a packet.
@@ -108,6 +110,7 @@ impl<'a> Target<'a> {
             owed: None,
             physical: false,
             hinted: false,
+            explored: None,
             any_thread: false,
             begins: false,
             xml,

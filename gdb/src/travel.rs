@@ -70,6 +70,7 @@ impl Target<'_> {
         if matches!(action, Action::Continue(_) | Action::ReverseContinue) {
             self.watches.forget_deleted();
         }
+        self.explore();
         self.console.open();
         self.inbox.begin_run();
         let outcome = match action {
@@ -94,6 +95,15 @@ impl Target<'_> {
         };
         self.console.close();
         reason
+    }
+
+    /// Keeps how far a branch has been run; to be called before the machine goes anywhere.
+    pub fn explore(&mut self) {
+        let here = self.timeline.position();
+        self.explored = self.timeline.machine().branched_at().map(|from| {
+            let before = self.explored.filter(|(start, _)| *start == from);
+            (from, before.map_or(here, |(_, far)| far.max(here)))
+        });
     }
 
     /// The stop that gdb is told of after an interrupt.

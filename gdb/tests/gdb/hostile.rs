@@ -269,6 +269,143 @@ fn ctrl_c_is_prompt() {
     assert!(slowest < Duration::from_millis(500), "{slowest:?}");
 }
 
+/// A client without acknowledgements that has been greeted.
+struct Client(TcpStream);
+
+impl Client {
+    fn new(server: &Server) -> Client {
+        let mut client = Client(connect(server));
+        client.ask(&packet(b"QStartNoAckMode"), "OK#9a");
+        client
+    }
+
+    fn ask(&mut self, bytes: &[u8], until: &str) -> String {
+        self.0.write_all(bytes).unwrap();
+        let mut answer = String::new();
+        let mut buffer = [0; 4096];
+        while !answer.contains(until) {
+            let n = self.0.read(&mut buffer).unwrap();
+            assert!(n > 0, "{answer}");
+            answer.push_str(&String::from_utf8_lossy(&buffer[..n]));
+        }
+        answer
+    }
+
+    /// What a monitor command says, and its end.
+    fn monitor(&mut self, line: &str) -> String {
+        let packet = packet(format!("qRcmd,{}", hex(line)).as_bytes());
+        let answer = self.ask(&packet, "$OK#9a");
+        let texts = answer.split("$O").filter_map(|part| part.split_once('#'));
+        let bytes = texts.flat_map(|(text, _)| {
+            let digits = text.as_bytes().chunks_exact(2);
+            digits.filter_map(|d| u8::from_str_radix(std::str::from_utf8(d).ok()?, 16).ok())
+        });
+        String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
+    }
+}
+
+/// gdb asks for the answer again when one takes longer than its `remotetimeout`.
+#[test]
+fn impatience_ends_no_session() {
+    let folder = Folder::new(counting());
+    let (history, end) = folder.record_until(1, Icount(50_000_000));
+    let server = Server::start(history, "0");
+    let mut client = Client::new(&server);
+    let goto = packet(format!("qRcmd,{}", hex(&format!("goto {}", end.0))).as_bytes());
+    client.0.write_all(&goto).unwrap();
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_millis(10));
+        client.0.write_all(b"-").unwrap();
+    }
+    client.ask(b"+-", "$OK#9a");
+    client.0.write_all(b"-").unwrap();
+    assert!(client.monitor("when").contains("icount 50_000_000 of 50_000_000"));
+    // Binary data that looks like all of these, and the escapes of `#` and `$`.
+    let data = b"-+\x03}\x03}\x04-";
+    let write = [format!("X{UNUSED:x},6:").as_bytes(), data].concat();
+    client.ask(&packet(&write), "$OK#9a");
+    let read = packet(format!("m{UNUSED:x},6").as_bytes());
+    client.ask(&[b"-".as_slice(), &read, b"-"].concat(), "$2d2b0323242d#");
+    server.finish();
+}
+
+/// Whoever sends a packet without an end is hung up on, also while the machine runs.
+#[test]
+fn a_packet_without_an_end() {
+    let folder = Folder::new(counting());
+    let server = Server::start(folder.begin(1), "0");
+    for run in [false, true] {
+        let mut client = Client::new(&server);
+        if run {
+            client.0.write_all(&packet(b"vCont;c")).unwrap();
+        }
+        let endless = [b"$".to_vec(), vec![b'a'; 3 << 20]].concat();
+        // The server hangs up on the way.
+        let _ = client.0.write_all(&endless);
+        let mut rest = Vec::new();
+        if let Err(error) = client.0.read_to_end(&mut rest) {
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "run: {run}");
+        }
+    }
+    assert!(is_alive(&server));
+    server.finish();
+}
+
+#[test]
+fn goto_has_a_limit_on_a_branch_and_in_a_recording() {
+    let folder = Folder::new(counting());
+    let (history, _) = folder.record_until(1, Icount(1_000_000));
+    let server = Server::start(history, "0");
+    let mut client = Client::new(&server);
+    let text = client.monitor("goto 1e15");
+    assert!(!text.contains("branch"), "{text}");
+    assert!(
+        text.contains("1_000_000_000_000_000 lies beyond the end of the recording\n")
+            && text.contains("icount 1_000_000 of 1_000_000"),
+        "{text}"
+    );
+    assert!(!client.monitor("goto 500_000").contains("beyond"));
+    client.ask(&packet(format!("M{UNUSED:x},1:07").as_bytes()), "$OK#9a");
+    for _ in 0..3 {
+        client.ask(&packet(b"vCont;s:p1.1"), "thread:");
+    }
+    let refused = "this is a branch, which has no end; go back before 500_000 first";
+    for to in ["end", "50%", "500_004", "1e15"] {
+        let text = client.monitor(&format!("goto {to}"));
+        assert!(text.contains(refused), "{to}: {text}");
+    }
+    assert!(client.monitor("back 2").contains("icount 500_001, on a branch"));
+    // As far as it has been.
+    assert!(
+        client
+            .monitor("goto 500_003")
+            .contains("icount 500_003, on a branch")
+    );
+    assert!(
+        client
+            .monitor("goto 500_004")
+            .contains("or no further than 500_003")
+    );
+    drop(client);
+    // The next one is told.
+    let mut client = Client::new(&server);
+    let text = client.monitor("when");
+    assert!(
+        text.contains("this is a branch that left the recording at 500_000"),
+        "{text}"
+    );
+    assert!(client.monitor("goto 500_004").contains(refused));
+    assert!(
+        client
+            .monitor("goto 499_999")
+            .contains("icount 499_999 of 1_000_000")
+    );
+    drop(client);
+    let text = Client::new(&server).monitor("when");
+    assert!(!text.contains("branch"), "{text}");
+    server.finish();
+}
+
 fn hex(text: &str) -> String {
     text.bytes().map(|b| format!("{b:02x}")).collect()
 }
