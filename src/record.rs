@@ -78,7 +78,10 @@ impl RecordingArguments {
         let grid = match (self.no_snapshots, self.snapshot_every) {
             (true, _) => Grid::fixed(62),
             (false, Some(steps)) => Grid::fixed(steps.trailing_zeros()),
-            (false, None) => Grid::adaptive(Goals::default()),
+            (false, None) => Grid::adaptive(Goals {
+                overhead: 0.02,
+                ..Goals::default()
+            }),
         };
         let watch = Stopwatch::start();
         RecordOptions {
