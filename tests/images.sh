@@ -26,12 +26,12 @@ say() { printf 'images: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 usage() { sed -n '2,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 
-# The mirror that this machine's own apt uses for Debian; what Debian ships by default otherwise.
+# The mirror that this machine's own apt uses for Debian, or TICKBACK_MIRROR.
 # `--print-uris` reads the machine's sources in any of their formats, and asks nobody.
 mirror() {
-  local uri
-  uri=$(apt-get update --print-uris 2>/dev/null | sed -n "s,^'\(.*/debian\)/*/dists/.*,\1,p" | head -n 1) || true
-  [ -n "$uri" ] || uri=http://deb.debian.org/debian
+  local uri=${TICKBACK_MIRROR:-}
+  [ -n "$uri" ] || uri=$(apt-get update --print-uris 2>/dev/null | sed -n "s,^'\(.*/debian\)/*/dists/.*,\1,p" | head -n 1) || true
+  [ -n "$uri" ] || die "apt knows no Debian mirror here; set TICKBACK_MIRROR to the URI of one"
   printf '%s\n' "$uri"
 }
 
