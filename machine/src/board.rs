@@ -4,7 +4,7 @@ use cpu::Cpu;
 use cpu::riscv64::hart::{Hart, HartConfig};
 use cpu::riscv64::slots;
 use devices::virtio::{Blk, EmptySlot, Mmio, Rng};
-use devices::{Clint, Device, Finisher, Plic, Rtc, Uart};
+use devices::{Clint, Device, Finisher, HartPin, Plic, Rtc, Uart};
 use firmware::layout;
 use icount::{Clock, Door, Icount};
 
@@ -160,4 +160,14 @@ fn devices(config: &Config) -> Vec<Mapped> {
 /// Spreads the user's seed over the bytes that an entropy source starts from.
 pub fn seed_bytes(seed: u64) -> [u8; 32] {
     *blake3::hash(&seed.to_le_bytes()).as_bytes()
+}
+
+/// The number of a hart's pin: its bit of `mip` (RISC-V Priv 3.1.9).
+pub(crate) fn pin_number(pin: HartPin) -> u32 {
+    match pin {
+        HartPin::MachineSoftware => 3,
+        HartPin::MachineTimer => 7,
+        HartPin::SupervisorExternal => 9,
+        HartPin::MachineExternal => 11,
+    }
 }

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cpu::Cpu;
-use devices::{HartPin, Input as DeviceInput, InputKind, Power};
+use devices::{Input as DeviceInput, InputKind, Power};
 use icount::{Effect, End, Icount, Idle, Input, Ready, VirtualTime};
 
+use crate::board;
 use crate::dispatch::{Came, execute};
 use crate::engine::Engine;
 use crate::error::MachineError;
@@ -383,7 +384,7 @@ impl Machine {
     pub(crate) fn apply_pins(&mut self) {
         for change in std::mem::take(&mut self.sys.pins) {
             if let Some(cpu) = self.harts.get_mut(change.hart as usize) {
-                cpu.set_pin(pin_number(change.pin), change.level);
+                cpu.set_pin(board::pin_number(change.pin), change.level);
             }
         }
         for (addr, len) in std::mem::take(&mut self.sys.dma_writes) {
@@ -455,14 +456,5 @@ impl Machine {
             end = end.min(at.saturating_add(self.schedule.left()));
         }
         end.saturating_sub(at).max(1)
-    }
-}
-
-fn pin_number(pin: HartPin) -> u32 {
-    match pin {
-        HartPin::MachineSoftware => 3,
-        HartPin::MachineTimer => 7,
-        HartPin::SupervisorExternal => 9,
-        HartPin::MachineExternal => 11,
     }
 }
