@@ -102,7 +102,7 @@ impl Clint {
         hart.change = next_change(offset, now, hart.mtimecmp);
         if level != hart.mtip {
             hart.mtip = level;
-            cx.set_hart_pin(index as u32, HartPin::MachineTimer, level);
+            cx.set_hart_pin(index as u32, HartPin::MachineTimer, level.into());
         }
     }
 
@@ -117,7 +117,7 @@ impl Clint {
             && hart.msip != level
         {
             hart.msip = level;
-            cx.set_hart_pin(index as u32, HartPin::MachineSoftware, level);
+            cx.set_hart_pin(index as u32, HartPin::MachineSoftware, level.into());
         }
     }
 
@@ -273,12 +273,12 @@ mod tests {
             cx.now = due;
             assert_eq!(clint.read(&mut cx, 0xbff8, 8), compare);
             clint.fire(&mut cx);
-            assert_eq!(cx.take(), [Effect::Pin(1, HartPin::MachineTimer, true)]);
+            assert_eq!(cx.take(), [Effect::Pin(1, HartPin::MachineTimer, 1)]);
             clint.fire(&mut cx);
             assert!(cx.effects.is_empty());
             assert_eq!(clint.deadline(), None);
             clint.write(&mut cx, 0x4008, 8, u64::MAX);
-            assert_eq!(cx.take(), [Effect::Pin(1, HartPin::MachineTimer, false)]);
+            assert_eq!(cx.take(), [Effect::Pin(1, HartPin::MachineTimer, 0)]);
         }
     }
 
@@ -287,7 +287,7 @@ mod tests {
         let (mut clint, mut cx) = (Clint::new(1), Fake::new());
         cx.now = VirtualTime(1_000_000);
         clint.write(&mut cx, 0x4000, 8, 10_000);
-        assert_eq!(cx.take(), [Effect::Pin(0, HartPin::MachineTimer, true)]);
+        assert_eq!(cx.take(), [Effect::Pin(0, HartPin::MachineTimer, 1)]);
     }
 
     #[test]
@@ -310,12 +310,12 @@ mod tests {
         clint.write(&mut cx, 0x4008, 8, 200);
         cx.now = VirtualTime(1050);
         clint.write(&mut cx, 0xbff8, 8, 150);
-        assert_eq!(cx.take(), [Effect::Pin(0, HartPin::MachineTimer, true)]);
+        assert_eq!(cx.take(), [Effect::Pin(0, HartPin::MachineTimer, 1)]);
         assert_eq!(clint.mtime(cx.now), 150);
         // 50 ticks more; the tick in progress began at 1000.
         assert_eq!(clint.deadline(), Some(VirtualTime(6000)));
         clint.write(&mut cx, 0xbff8, 4, 0);
-        assert_eq!(cx.take(), [Effect::Pin(0, HartPin::MachineTimer, false)]);
+        assert_eq!(cx.take(), [Effect::Pin(0, HartPin::MachineTimer, 0)]);
     }
 
     #[test]
@@ -323,11 +323,11 @@ mod tests {
         let (mut clint, mut cx) = (Clint::new(1), Fake::new());
         clint.write(&mut cx, 0x4000, 8, 5);
         clint.write(&mut cx, 0xbff8, 8, u64::MAX);
-        assert_eq!(cx.take(), [Effect::Pin(0, HartPin::MachineTimer, true)]);
+        assert_eq!(cx.take(), [Effect::Pin(0, HartPin::MachineTimer, 1)]);
         assert_eq!(clint.deadline(), Some(VirtualTime(100)));
         cx.now = VirtualTime(100);
         clint.fire(&mut cx);
-        assert_eq!(cx.take(), [Effect::Pin(0, HartPin::MachineTimer, false)]);
+        assert_eq!(cx.take(), [Effect::Pin(0, HartPin::MachineTimer, 0)]);
         assert_eq!(clint.deadline(), Some(VirtualTime(600)));
     }
 
@@ -335,11 +335,11 @@ mod tests {
     fn software_interrupts_are_one_bit() {
         let (mut clint, mut cx) = (Clint::new(2), Fake::new());
         clint.write(&mut cx, 4, 4, 0xffff_ffff);
-        assert_eq!(cx.take(), [Effect::Pin(1, HartPin::MachineSoftware, true)]);
+        assert_eq!(cx.take(), [Effect::Pin(1, HartPin::MachineSoftware, 1)]);
         assert_eq!(clint.read(&mut cx, 4, 4), 1);
         assert_eq!(clint.read(&mut cx, 0, 8), 1 << 32);
         clint.write(&mut cx, 8, 4, 1); // no such hart
         clint.write(&mut cx, 4, 4, 2);
-        assert_eq!(cx.take(), [Effect::Pin(1, HartPin::MachineSoftware, false)]);
+        assert_eq!(cx.take(), [Effect::Pin(1, HartPin::MachineSoftware, 0)]);
     }
 }

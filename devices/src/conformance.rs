@@ -202,15 +202,15 @@ fn op(registers: &'static [u64], size: u64) -> impl Strategy<Value = Op> {
 }
 
 /// Where every line and pin stands after these effects; none may be set to the level it has.
-fn levels(effects: &[Effect]) -> BTreeMap<(u32, Option<HartPin>), bool> {
+fn levels(effects: &[Effect]) -> BTreeMap<(u32, Option<HartPin>), u32> {
     let mut levels = BTreeMap::new();
     for effect in effects {
         let (wire, level) = match *effect {
-            Effect::Line(line, level) => ((line, None), level),
+            Effect::Line(line, level) => ((line, None), level.into()),
             Effect::Pin(hart, pin, level) => ((hart, Some(pin)), level),
             _ => continue,
         };
-        let old = levels.insert(wire, level).unwrap_or(false);
+        let old = levels.insert(wire, level).unwrap_or(0);
         assert_ne!(old, level, "{wire:?} set to the level that it had");
     }
     levels
@@ -260,7 +260,7 @@ fn check(subject: &Subject, ops: &[Op], split: usize, damage: (usize, u8)) {
 
     // Reset, from where the straight run ended.
     other.reset(&mut other_cx);
-    assert!(levels(&other_cx.effects).values().all(|&level| !level));
+    assert!(levels(&other_cx.effects).values().all(|&level| level == 0));
     assert_eq!(other.deadline(), None);
 
     // Damage is refused, or taken for a state that does no harm.

@@ -15,8 +15,17 @@ pub trait Context {
     /// the PLIC source number); its interrupt controller hears of it by [`crate::Device::line_changed`].
     fn set_line(&mut self, line: u32, level: bool);
 
-    /// Drives an interrupt input of a hart.
-    fn set_hart_pin(&mut self, hart: u32, pin: HartPin, level: bool);
+    /// Drives an interrupt input of a hart: 0 or 1, but for the pins that say otherwise. The hart looks at
+    /// its pins at the next boundary.
+    fn set_hart_pin(&mut self, hart: u32, pin: HartPin, level: u32);
+
+    /// The hart whose access is handled (0 for deadlines and inputs). Only what stands on the board once a
+    /// hart, at one address for all, asks.
+    fn hart(&self) -> u32;
+
+    /// A write of four bytes to a bus address where another device listens: a message-signalled interrupt.
+    /// The board hands it over like a hart's store, right after the running call. A message to where nothing is is lost.
+    fn message(&mut self, addr: u64, data: u32);
 
     /// Reads guest-physical memory.
     ///
@@ -32,6 +41,9 @@ pub trait Context {
 
     /// Sends a byte out of console port `port`.
     fn console_out(&mut self, port: u8, byte: u8);
+
+    /// Sends an Ethernet frame (without its checksum) out of network port `port`.
+    fn frame_out(&mut self, port: u8, frame: &[u8]);
 
     /// Reads 4096-byte block `block` of a drive as the guest sees it: overlay, then base. What lies
     /// past the end of the image within its last block reads as zero.
@@ -53,7 +65,8 @@ pub trait Context {
 /// Bytes in a block of [`Context::disk_read`] and [`Context::disk_write`].
 pub const BLOCK_SIZE: usize = 4096;
 
-/// An interrupt input of a hart; each is the bit of `mip` of that name (RISC-V Priv 3.1.9).
+/// An interrupt input of a hart: on RISC-V each is the bit of `mip` of that name (RISC-V Priv 3.1.9); the others
+/// are an x86 processor's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HartPin {
     /// MSIP, from the CLINT.
@@ -64,6 +77,17 @@ pub enum HartPin {
     MachineExternal,
     /// The external part of SEIP, from the PLIC.
     SupervisorExternal,
+    /// What the local APIC would have the processor take: its vector + 1, or 0 (SDM 3A 11.8.4).
+    LocalInterrupt,
+    /// What the 8259 would have the processor take through LINT0 in ExtINT mode: its vector + 1, or 0; 0 where
+    /// the local APIC masks LINT0.
+    ExternalInterrupt,
+    /// A non-maskable interrupt: any non-zero value latches one.
+    Nmi,
+    /// INIT: any non-zero value latches one.
+    Init,
+    /// Start-up: the vector + 1; latched.
+    Startup,
 }
 
 /// What a device asks of the board's power.

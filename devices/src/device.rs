@@ -59,6 +59,15 @@ pub trait Device: Send {
 pub enum Input {
     /// A byte on the device's console port.
     Console(u8),
+    /// A key went down or up.
+    Key {
+        /// The key's make code in scan code set 1; 0xe0 in the high byte for those with that prefix.
+        code: u16,
+        /// Down, else up.
+        down: bool,
+    },
+    /// An Ethernet frame without its checksum, at most 65,535 bytes.
+    Frame(Vec<u8>),
 }
 
 /// The kinds of [`Input`].
@@ -66,6 +75,10 @@ pub enum Input {
 pub enum InputKind {
     /// [`Input::Console`].
     Console,
+    /// [`Input::Key`].
+    Key,
+    /// [`Input::Frame`].
+    Frame,
 }
 
 impl Input {
@@ -73,6 +86,8 @@ impl Input {
     pub fn kind(&self) -> InputKind {
         match self {
             Input::Console(_) => InputKind::Console,
+            Input::Key { .. } => InputKind::Key,
+            Input::Frame(_) => InputKind::Frame,
         }
     }
 }

@@ -18,8 +18,10 @@ pub const DRIVES: u8 = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     Line(u32, bool),
-    Pin(u32, HartPin, bool),
+    Pin(u32, HartPin, u32),
     DmaWrite(u64, Vec<u8>),
+    Message(u64, u32),
+    Frame(u8, Vec<u8>),
     Out(u8, u8),
     DiskWrite(u8, u64),
     Power(Power),
@@ -28,6 +30,8 @@ pub enum Effect {
 #[derive(Clone)]
 pub struct Fake {
     pub now: VirtualTime,
+    /// The hart whose access it is.
+    pub hart: u32,
     pub effects: Vec<Effect>,
     pub ram: Vec<u8>,
     pub disk: BTreeMap<(u8, u64), [u8; BLOCK_SIZE]>,
@@ -39,6 +43,7 @@ impl Fake {
     pub fn new() -> Self {
         Fake {
             now: VirtualTime(0),
+            hart: 0,
             effects: Vec::new(),
             ram: vec![0; RAM_SIZE],
             disk: BTreeMap::new(),
@@ -83,8 +88,20 @@ impl Context for Fake {
         self.effects.push(Effect::Line(line, level));
     }
 
-    fn set_hart_pin(&mut self, hart: u32, pin: HartPin, level: bool) {
+    fn set_hart_pin(&mut self, hart: u32, pin: HartPin, level: u32) {
         self.effects.push(Effect::Pin(hart, pin, level));
+    }
+
+    fn hart(&self) -> u32 {
+        self.hart
+    }
+
+    fn message(&mut self, addr: u64, data: u32) {
+        self.effects.push(Effect::Message(addr, data));
+    }
+
+    fn frame_out(&mut self, port: u8, frame: &[u8]) {
+        self.effects.push(Effect::Frame(port, frame.to_vec()));
     }
 
     fn dma_read(&mut self, addr: u64, buf: &mut [u8]) -> Result<(), DmaError> {

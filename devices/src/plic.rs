@@ -155,7 +155,7 @@ impl Plic {
                 } else {
                     HartPin::SupervisorExternal
                 };
-                cx.set_hart_pin(context as u32 / 2, pin, asserted);
+                cx.set_hart_pin(context as u32 / 2, pin, asserted.into());
             }
         }
     }
@@ -332,16 +332,10 @@ mod tests {
     fn gateway_passes_one_request_until_completion() {
         let (mut plic, mut cx) = plic();
         plic.line_changed(&mut cx, 10, true);
-        assert_eq!(
-            cx.take(),
-            [Effect::Pin(0, MEIP, true), Effect::Pin(0, SEIP, true)]
-        );
+        assert_eq!(cx.take(), [Effect::Pin(0, MEIP, 1), Effect::Pin(0, SEIP, 1)]);
         assert_eq!(plic.read(&mut cx, 0x1000, 4), 1 << 10);
         assert_eq!(plic.read(&mut cx, 0x20_1004, 4), 10);
-        assert_eq!(
-            cx.take(),
-            [Effect::Pin(0, MEIP, false), Effect::Pin(0, SEIP, false)]
-        );
+        assert_eq!(cx.take(), [Effect::Pin(0, MEIP, 0), Effect::Pin(0, SEIP, 0)]);
         // While it is served the line may do what it likes.
         plic.line_changed(&mut cx, 10, false);
         plic.line_changed(&mut cx, 10, true);
@@ -350,10 +344,7 @@ mod tests {
         assert!(cx.effects.is_empty());
         // Still up at completion: again.
         plic.write(&mut cx, 0x20_1004, 4, 10);
-        assert_eq!(
-            cx.take(),
-            [Effect::Pin(0, MEIP, true), Effect::Pin(0, SEIP, true)]
-        );
+        assert_eq!(cx.take(), [Effect::Pin(0, MEIP, 1), Effect::Pin(0, SEIP, 1)]);
         assert_eq!(plic.read(&mut cx, 0x20_0004, 4), 10);
         plic.line_changed(&mut cx, 10, false);
         plic.write(&mut cx, 0x20_0004, 4, 10);
@@ -388,7 +379,7 @@ mod tests {
         let (mut plic, mut cx) = plic();
         plic.write(&mut cx, 0x20_0000, 4, 1);
         plic.line_changed(&mut cx, 10, true);
-        assert_eq!(cx.take(), [Effect::Pin(0, SEIP, true)]);
+        assert_eq!(cx.take(), [Effect::Pin(0, SEIP, 1)]);
         assert_eq!(plic.read(&mut cx, 0x20_0004, 4), 10);
     }
 

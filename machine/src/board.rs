@@ -51,6 +51,7 @@ pub fn build(
         memory: Memory::new(ram),
         devices: devices(config),
         lines: vec![false; layout::PLIC_SOURCES as usize + 1],
+        messages: Default::default(),
         pins: Vec::new(),
         clock: Clock::new(config.ns_per_step),
         at: Icount(0),
@@ -169,5 +170,11 @@ pub(crate) fn pin_number(pin: HartPin) -> u32 {
         HartPin::MachineTimer => 7,
         HartPin::SupervisorExternal => 9,
         HartPin::MachineExternal => 11,
+        // An x86 processor's: this board has none.
+        HartPin::LocalInterrupt
+        | HartPin::ExternalInterrupt
+        | HartPin::Nmi
+        | HartPin::Init
+        | HartPin::Startup => u32::MAX,
     }
 }

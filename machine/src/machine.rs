@@ -384,7 +384,7 @@ impl Machine {
     pub(crate) fn apply_pins(&mut self) {
         for change in std::mem::take(&mut self.sys.pins) {
             if let Some(cpu) = self.harts.get_mut(change.hart as usize) {
-                cpu.set_pin(board::pin_number(change.pin), change.level);
+                cpu.set_pin(board::pin_number(change.pin), change.level != 0);
             }
         }
         for (addr, len) in std::mem::take(&mut self.sys.dma_writes) {

@@ -3,7 +3,7 @@
 //! It is the [`devices::Context`] of its devices. What a device asks of a hart (a pin) is queued and applied
 //! at the end of the step or boundary in which it was asked: a hart looks at its pins only at boundaries.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use cpu::Trap;
 use devices::{BLOCK_SIZE, Device, DiskError, DmaError, HartPin, Power};
@@ -26,7 +26,7 @@ pub(crate) struct Mapped {
 pub(crate) struct PinChange {
     pub hart: u32,
     pub pin: HartPin,
-    pub level: bool,
+    pub level: u32,
 }
 
 /// See the module's documentation.
@@ -35,6 +35,8 @@ pub(crate) struct System {
     pub devices: Vec<Mapped>,
     /// Levels of the board's lines, by number.
     pub lines: Vec<bool>,
+    /// Messages between devices, to be handed over after the running call.
+    pub messages: VecDeque<(u64, u32)>,
     /// Pins to be applied.
     pub pins: Vec<PinChange>,
     pub clock: Clock,
@@ -90,6 +92,7 @@ impl System {
     /// Drops what belongs to a step that was under way: the machine was restored.
     pub fn forget_step(&mut self) {
         self.pins.clear();
+        self.messages.clear();
         self.dma_writes.clear();
         self.untold.clear();
         self.failed = None;
@@ -179,6 +182,11 @@ impl System {
 
     /// After a device acted: what is due may have changed.
     pub fn after_device(&mut self) {
+        while let Some((addr, data)) = self.messages.pop_front() {
+            if let Some((index, offset)) = self.device_at(addr, 4) {
+                self.with_device(index, |d, cx| d.write(cx, offset, 4, data.into()));
+            }
+        }
         let deadline = self
             .devices
             .iter()
@@ -256,9 +264,19 @@ impl devices::Context for System {
         }
     }
 
-    fn set_hart_pin(&mut self, hart: u32, pin: HartPin, level: bool) {
+    fn set_hart_pin(&mut self, hart: u32, pin: HartPin, level: u32) {
         self.pins.push(PinChange { hart, pin, level });
     }
+
+    fn hart(&self) -> u32 {
+        self.current.into()
+    }
+
+    fn message(&mut self, addr: u64, data: u32) {
+        self.messages.push_back((addr, data));
+    }
+
+    fn frame_out(&mut self, _port: u8, _frame: &[u8]) {}
 
     fn dma_read(&mut self, addr: u64, buf: &mut [u8]) -> Result<(), DmaError> {
         let len = buf.len() as u64;
