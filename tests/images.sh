@@ -1,21 +1,23 @@
 #!/usr/bin/env bash
 # Fetches the guest images that the whole-machine tests and benches boot, without root:
-# Debian's kernel, OpenSBI, U-Boot and busybox by `apt-get download` under a private apt
-# configuration (own sources, lists and cache; the machine's packages are not touched), and packs
-# a reproducible initramfs from them and from tests/guests.
+# Debian's kernel and busybox, and what runs before or instead of a kernel (OpenSBI and U-Boot;
+# SeaBIOS, GRUB and Memtest86+), by `apt-get download` under a private apt configuration (own
+# sources, lists and cache; the machine's packages are not touched), and packs a reproducible
+# initramfs from them and from tests/guests.
 #
-#   tests/images.sh riscv64 [--symbols] [--update] [--allow-unauthenticated]
+#   tests/images.sh riscv64|x86_64 [--symbols] [--installer] [--update] [--allow-unauthenticated]
 #   tests/images.sh mirror        names the mirror that is asked
 #   tests/images.sh qemu          says how to get the QEMU to compare with; fetches nothing
 #
 #   --symbols   also vmlinux.debug, the kernel with debug information, for gdb, and its whole System.map
 #               (Debian's kernel package ships a System.map that only points there; a large package)
+#   --installer also Debian's network installer: installer/ with its kernel and initrd (a large package)
 #   --update    ask the mirror for newer packages even if everything is there
 #   --allow-unauthenticated  go on when no local key can verify the archive (never the default)
 #
-# The images land in $TICKBACK_IMAGES, or target/images/ARCH. Downloads are kept in
-# target/images/cache, so a second run needs no network. Exit codes: 0 done, 1 failed (offline, or
-# not verifiable), 2 usage or a guest that is not there yet.
+# The images land in target/images/ARCH, or where $TICKBACK_IMAGES (riscv64) or
+# $TICKBACK_IMAGES_X86_64 says. Downloads are kept in target/images/cache, so a second run needs no
+# network. Exit codes: 0 done, 1 failed (offline, or not verifiable), 2 usage.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -35,10 +37,11 @@ mirror() {
   printf '%s\n' "$uri"
 }
 
-symbols=0 update=0 unauthenticated=0 arch=
+symbols=0 installer=0 update=0 unauthenticated=0 arch=
 for a in "$@"; do
   case $a in
     --symbols) symbols=1 ;;
+    --installer) installer=1 ;;
     --update) update=1 ;;
     --allow-unauthenticated) unauthenticated=1 ;;
     -h | --help) usage ;;
@@ -47,19 +50,40 @@ for a in "$@"; do
   esac
 done
 
-# What differs between guests: the packages, their files, the cross compiler, the modules to pack.
+# What differs between guests: Debian's name of it, the packages, what is taken from them beside the
+# kernel and busybox (patterns in the package, each flat into the folder) and must be there in the end, the
+# compiler, the modules to pack.
+declare -A take=()
 case $arch in
   riscv64)
+    debian_arch=riscv64
+    out=${TICKBACK_IMAGES:-$repo/target/images/$arch}
     kernel_meta=linux-image-riscv64
     packages=(opensbi u-boot-qemu busybox-static)
-    compiler=riscv64-linux-gnu-gcc
+    take[opensbi]='./usr/lib/riscv64-linux-gnu/opensbi/generic/fw_*'
+    take[u-boot-qemu]='./usr/lib/u-boot/qemu-riscv64_smode/*'
+    wanted=(fw_dynamic.bin fw_jump.bin u-boot.bin)
+    installer_package=debian-installer-13-netboot-riscv64
+    compiler=riscv64-linux-gnu-gcc compiler_package=gcc-riscv64-linux-gnu
     kernel_file=vmlinux
     # Whatever of these is built in is left out; modules.dep adds what they need.
     modules=(virtio_mmio virtio_pci virtio_blk virtio_net virtio_rng virtio_console virtio_input)
     ;;
   x86_64)
-    say "x86_64: the images of that guest are not there yet"
-    exit 2
+    debian_arch=amd64
+    out=${TICKBACK_IMAGES_X86_64:-$repo/target/images/$arch}
+    kernel_meta=linux-image-amd64
+    packages=(seabios memtest86+ grub-rescue-pc busybox-static)
+    # SeaBIOS of 128 KiB (bios.bin) and 256 KiB, and the ROMs of the displays that its boards may have.
+    take[seabios]='./usr/share/seabios/*bios*.bin'
+    take[memtest86+]='./boot/*x64.bin ./usr/lib/memtest86+/*x64.iso'
+    take[grub-rescue-pc]='./usr/lib/grub-rescue/*'
+    wanted=(bios.bin bios-256k.bin vgabios-stdvga.bin memtest86+x64.{bin,iso} grub-rescue-cdrom.iso grub-rescue-floppy.img)
+    installer_package=debian-installer-13-netboot-amd64
+    compiler=x86_64-linux-gnu-gcc compiler_package=gcc
+    kernel_file=vmlinuz
+    modules=(virtio_pci virtio_mmio virtio_blk virtio_net virtio_rng virtio_console virtio_input
+      ata_piix sd_mod sr_mod)
     ;;
   qemu)
     say "QEMU comes from Debian's packages (qemu-system-misc, qemu-user; 10.0 is in bookworm-backports): install it with apt-get"
@@ -72,7 +96,6 @@ case $arch in
   *) usage ;;
 esac
 
-out=${TICKBACK_IMAGES:-$repo/target/images/$arch}
 cache=$repo/target/images/cache
 debs=$cache/$arch
 for tool in apt-get apt-cache dpkg-deb python3 gzip tar; do
@@ -89,8 +112,9 @@ stamp_now() {
   { cat "${BASH_SOURCE[0]}" "$here"/guests/*; echo "${cc:+$($cc --version | head -n 1)}"; cat "$debs/names"; } 2>/dev/null |
     sha256sum | cut -d' ' -f1
 }
-wanted=("$kernel_file" config System.map fw_dynamic.bin fw_jump.bin u-boot.bin busybox initramfs.cpio.gz VERSIONS)
+wanted+=("$kernel_file" config System.map busybox initramfs.cpio.gz VERSIONS)
 [ $symbols = 0 ] || wanted+=(vmlinux.debug)
+[ $installer = 0 ] || wanted+=(installer/linux installer/initrd.gz)
 complete() { local f; for f in "${wanted[@]}"; do [ -s "$out/$f" ] || return 1; done; }
 if [ $update = 0 ] && complete && [ "$(cat "$out/.stamp" 2>/dev/null)" = "$(stamp_now)" ]; then
   say "$out is up to date"
@@ -165,12 +189,12 @@ fetch_keyring() {
 lists() {
   local log=$cache/update.log
   [ $unauthenticated = 0 ] || say "WARNING: --allow-unauthenticated: nobody vouches for what is downloaded"
-  configure "$arch" $suite "$arch"
+  configure "$arch" $suite "$debian_arch"
   say "asking $mirror for $suite"
   refresh "$log" && return
   if [ $unauthenticated = 0 ] && unverifiable "$log"; then
     if fetch_keyring; then
-      configure "$arch" $suite "$arch"
+      configure "$arch" $suite "$debian_arch"
       refresh "$log" && return
     fi
     cat "$log" >&2
@@ -192,7 +216,8 @@ have_all() {
   [ -s "$debs/names" ] || return 1
   local p
   for p in kernel "${packages[@]}"; do deb "$p" >/dev/null || return 1; done
-  [ $symbols = 0 ] || deb debug >/dev/null
+  [ $symbols = 0 ] || deb debug >/dev/null || return 1
+  [ $installer = 0 ] || deb installer >/dev/null
 }
 
 if [ $update = 1 ] || ! have_all; then
@@ -201,14 +226,15 @@ if [ $update = 1 ] || ! have_all; then
   [ -n "$kernel" ] || die "$kernel_meta names no kernel package in $suite"
   fetch=("kernel=$kernel")
   for p in "${packages[@]}"; do fetch+=("$p=$p"); done
-  # The debug package stays listed once it was fetched, so that --symbols needs no second look.
-  [ $symbols = 0 ] || fetch+=("debug=$kernel-dbg")
+  # What was fetched once stays listed and up to date, so that --symbols and --installer need no second look.
+  [ $symbols = 0 ] && ! deb debug >/dev/null || fetch+=("debug=$kernel-dbg")
+  [ $installer = 0 ] && ! deb installer >/dev/null || fetch+=("installer=$installer_package")
   names=
   for f in "${fetch[@]}"; do
     role=${f%%=*} package=${f#*=}
     line=$(apt-get -q download --print-uris "$package" 2>"$cache/uris.log" | tail -n 1) || true
     file=$(cut -d' ' -f2 <<<"$line") size=$(cut -d' ' -f3 <<<"$line")
-    [ -n "$file" ] && [ "$file" != "$line" ] || { cat "$cache/uris.log" >&2; die "$package is not in $suite for $arch"; }
+    [ -n "$file" ] && [ "$file" != "$line" ] || { cat "$cache/uris.log" >&2; die "$package is not in $suite for $debian_arch"; }
     if [ "$(stat -c %s "$debs/$file" 2>/dev/null)" != "$size" ]; then
       say "downloading $package ($((size / 1024)) KiB)"
       (cd "$debs" && apt-get -q download "$package" >"$cache/download.log" 2>&1) ||
@@ -232,15 +258,18 @@ extract() { # extract DEB PATTERN...: only what is needed; a kernel package unpa
 }
 say "unpacking into $out"
 extract "$kernel_deb" './boot/*' './usr/lib/modules/*'
-extract "$(deb opensbi)" './usr/lib/riscv64-linux-gnu/opensbi/generic/*'
-extract "$(deb u-boot-qemu)" './usr/lib/u-boot/qemu-riscv64_smode/*'
 extract "$(deb busybox-static)" '*bin/busybox'
 
 rm -f "$out/.stamp"
+for p in "${!take[@]}"; do
+  read -ra patterns <<<"${take[$p]}"
+  extract "$(deb "$p")" "${patterns[@]}"
+  # Expanded here; links count as what they point to.
+  # shellcheck disable=SC2068
+  (cd "$work" && install -m 644 ${patterns[@]} "$out/")
+done
 install -m 644 "$work"/boot/vmlinu?-* "$out/$kernel_file"
 install -m 644 "$work"/boot/config-* "$out/config"
-install -m 644 "$work"/usr/lib/riscv64-linux-gnu/opensbi/generic/fw_* "$out/"
-install -m 644 "$work"/usr/lib/u-boot/qemu-riscv64_smode/* "$out/"
 install -m 755 "$(find "$work" -path '*bin/busybox' -type f | head -n 1)" "$out/busybox"
 if [ $symbols = 1 ]; then
   extract "$(deb debug)" './usr/lib/debug/boot/*'
@@ -252,6 +281,13 @@ elif ! { deb debug >/dev/null && [ -s "$out/vmlinux.debug" ]; }; then
   install -m 644 "$work"/boot/System.map-* "$out/System.map"
 fi
 
+if [ $installer = 1 ]; then
+  extract "$(deb installer)" './usr/lib/debian-installer/images/*/text/debian-installer/*/linux' \
+    './usr/lib/debian-installer/images/*/text/debian-installer/*/initrd.gz'
+  mkdir -p "$out/installer"
+  install -m 644 "$work"/usr/lib/debian-installer/images/*/*/text/debian-installer/*/{linux,initrd.gz} "$out/installer/"
+fi
+
 # ---- the guests' own programs and the initramfs --------------------------------------------------------
 root=$work/root
 mkdir -p "$root/bin"
@@ -261,7 +297,7 @@ if [ -n "$cc" ]; then
   $cc -std=gnu17 -O2 -Wall -Wextra -static -ffile-prefix-map="$here"=. -Wl,--build-id=none -s \
     -o "$root/bin/bench" "$here"/guests/*.c -lm
 else
-  say "$compiler is not there: the initramfs has no C workloads (install gcc-riscv64-linux-gnu and run this again)"
+  say "$compiler is not there: the initramfs has no C workloads (install $compiler_package and run this again)"
 fi
 python3 "$here/guests/initramfs.py" --root "$root" --init "$here/guests/init" --busybox "$out/busybox" \
   --modules "$(echo "$work"/usr/lib/modules/*)" --module "${modules[@]}" -- "$work/initramfs.cpio"
@@ -272,7 +308,7 @@ kind=unknown
 case $(od -An -tx1 -N4 "$out/$kernel_file" | tr -d ' ') in
   7f454c46) kind=ELF ;;
   1f8b*) kind=gzip ;;
-  4d5a*) kind="Image (PE/EFI stub)" ;;
+  4d5a*) [ "$(od -An -c -j514 -N4 "$out/$kernel_file" | tr -d ' ')" = HdrS ] && kind=bzImage || kind="Image (PE/EFI stub)" ;;
   *) kind=Image ;;
 esac
 {
