@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_oneof, proptest};
 
 use crate::fake::{Effect, Fake};
+use crate::pc::FwCfg;
 use crate::virtio::{Blk, EmptySlot, Mmio, Rng, driver};
 use crate::{Clint, Device, DeviceError, Finisher, HartPin, Input, Plic, Rtc, Uart, VirtualTime};
 
@@ -20,7 +21,7 @@ enum Op {
     Write(u64, u8, u64),
     Advance(u64),
     Line(u32, bool),
-    Input(u8),
+    Input(Input),
 }
 
 /// A device under test: how it is made, and what is around it.
@@ -80,6 +81,22 @@ fn started_blk(cx: &mut Fake) -> Vec<Op> {
     ops.push(Op::Advance(49_000));
     ops.extend((0..6).map(|_| Op::Advance(700)));
     ops
+}
+
+fn fw_cfg() -> FwCfg {
+    FwCfg::new(
+        FwCfg::machine_items(1 << 20, 1, 1),
+        [("etc/file".to_string(), vec![7; 300])],
+    )
+}
+
+/// A transfer of a file, and a register write that starts it.
+fn started_fw_cfg(cx: &mut Fake) -> Vec<Op> {
+    let control = 0x0020_000au32.to_be_bytes();
+    cx.poke(driver::DATA, &control);
+    cx.poke(driver::DATA + 4, &200u32.to_be_bytes());
+    cx.poke(driver::DATA + 8, &(driver::DATA + 0x100).to_be_bytes());
+    vec![Op::Write(4, 8, driver::DATA.swap_bytes()), Op::Read(1, 1)]
 }
 
 const VIRTIO: &[u64] = &[
@@ -143,6 +160,12 @@ fn subjects() -> Vec<Subject> {
             size: crate::virtio::MMIO_SIZE,
             prepare: started_blk,
         },
+        Subject {
+            make: || Box::new(fw_cfg()),
+            registers: &[0, 1, 1, 4, 8],
+            size: crate::pc::fw_cfg::SIZE,
+            prepare: started_fw_cfg,
+        },
     ]
 }
 
@@ -154,11 +177,9 @@ fn run(device: &mut dyn Device, cx: &mut Fake, ops: &[Op]) -> Vec<u64> {
             Op::Read(offset, size) => seen.push(device.read(cx, offset, size)),
             Op::Write(offset, size, value) => device.write(cx, offset, size, value),
             Op::Line(line, level) => device.line_changed(cx, line, level),
-            Op::Input(byte) => {
-                let input = Input::Console(byte);
-                let room = device.accepts(input.kind());
-                seen.push(u64::from(room));
-                device.input(cx, &input);
+            Op::Input(ref input) => {
+                seen.push(u64::from(device.accepts(input.kind())));
+                device.input(cx, input);
             }
             Op::Advance(by) => {
                 let until = cx.now.saturating_add(by);
@@ -197,7 +218,9 @@ fn op(registers: &'static [u64], size: u64) -> impl Strategy<Value = Op> {
         6 => (offset, width(), value()).prop_map(|(offset, size, v)| Op::Write(offset, size, v)),
         2 => prop_oneof![0u64..200, 0u64..100_000].prop_map(Op::Advance),
         2 => (0u32..100, any::<bool>()).prop_map(|(line, level)| Op::Line(line, level)),
-        1 => any::<u8>().prop_map(Op::Input),
+        1 => any::<u8>().prop_map(|byte| Op::Input(Input::Console(byte))),
+        1 => (prop_oneof![0u16..0x80, 0xe000u16..0xe080, any::<u16>()], any::<bool>())
+            .prop_map(|(code, down)| Op::Input(Input::Key { code, down })),
     ]
 }
 

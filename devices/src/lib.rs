@@ -29,6 +29,7 @@ mod device;
 #[cfg(test)]
 mod fake;
 pub mod finisher;
+pub mod pc;
 pub mod plic;
 #[cfg(test)]
 mod qemu;

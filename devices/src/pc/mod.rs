@@ -1,0 +1,8 @@
+//! What a PC has that no other board here does, for firmware and systems that expect an ISA machine.
+//!
+//! Each has one offset space, of which the board maps parts to I/O ports or memory; the constants of each
+//! file say where a part lies.
+
+pub mod fw_cfg;
+
+pub use fw_cfg::FwCfg;
