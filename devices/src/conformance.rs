@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_oneof, proptest};
 
 use crate::fake::{Effect, Fake};
-use crate::pc::FwCfg;
+use crate::pc::{FwCfg, I8042};
 use crate::virtio::{Blk, EmptySlot, Mmio, Rng, driver};
 use crate::{Clint, Device, DeviceError, Finisher, HartPin, Input, Plic, Rtc, Uart, VirtualTime};
 
@@ -165,6 +165,17 @@ fn subjects() -> Vec<Subject> {
             registers: &[0, 1, 1, 4, 8],
             size: crate::pc::fw_cfg::SIZE,
             prepare: started_fw_cfg,
+        },
+        Subject {
+            make: || Box::new(I8042::new()),
+            registers: &[0, 0, 0, 4],
+            size: crate::pc::i8042::SIZE,
+            prepare: |_| {
+                // Interrupts of both ports on, then keys.
+                let mut ops = vec![Op::Write(4, 1, 0x60), Op::Write(0, 1, 0x47)];
+                ops.extend((1..5).map(|code| Op::Input(Input::Key { code, down: true })));
+                ops
+            },
         },
     ]
 }

@@ -4,5 +4,7 @@
 //! file say where a part lies.
 
 pub mod fw_cfg;
+pub mod i8042;
 
 pub use fw_cfg::FwCfg;
+pub use i8042::I8042;
