@@ -132,6 +132,12 @@ impl Inbox {
             };
             let mut state = self.state();
             while state.bytes.len() > MOST && !state.closed && !state.finished {
+                // gdb waits while the machine runs. Whoever doesn't would keep Ctrl-C and the connection's end from being
+                // seen, and the machine running.
+                if state.running {
+                    state.closed = true;
+                    break;
+                }
                 state = self.wait(state, SLICE);
             }
             if n == 0 || state.closed || state.finished {
@@ -185,7 +191,8 @@ impl Inbox {
     /// Forgets interrupts. Whoever sets the flag for reasons of its own is to be asked for them right after this, so that
     /// what comes later stays set for the run.
     pub fn clear(&self) {
-        self.flag.store(false, Ordering::Relaxed);
+        // Whoever is asked next mustn't be asked before it is cleared.
+        self.flag.swap(false, Ordering::SeqCst);
     }
 
     /// The machine is about to run: what nobody has looked at interrupts it.
@@ -243,5 +250,33 @@ impl Inbox {
                 state = self.wait(state, Duration::from_millis(10));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn who_sends_packets_to_a_running_machine_is_hung_up_on() {
+        let (mut client, server) = UnixStream::pair().unwrap();
+        client.set_write_timeout(Some(Duration::from_secs(120))).unwrap();
+        let flag = Arc::new(AtomicBool::new(false));
+        let inbox = Inbox::new(Arc::clone(&flag));
+        inbox.begin_session();
+        inbox.begin_run();
+        let sent = std::thread::scope(|scope| {
+            scope.spawn(|| inbox.read(Stream::Unix(server)));
+            let sent = client.write_all(&b"$?#3f".repeat(MOST));
+            inbox.finish();
+            sent
+        });
+        assert_eq!(sent.unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
+        assert!(flag.load(Ordering::Relaxed), "the run is interrupted");
+        inbox.end_run();
+        while let Next::Byte(_) = inbox.next() {}
+        assert!(inbox.is_closed());
     }
 }

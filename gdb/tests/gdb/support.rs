@@ -5,9 +5,9 @@ use std::io::{Read, Write};
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use firmware::Guest;
@@ -19,6 +19,9 @@ use machine::snapshot::RecorderOptions;
 use machine::snapshot::grid::Grid;
 use machine::{Config, FirstStep, HartStart, History, Stopped, Stops, Timeline, TimelineOptions};
 use tempfile::TempDir;
+
+/// Whatever a test waits for comes long before this, on a busy machine too. A test that waits longer fails.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Debian's name of a gdb that knows RISC-V.
 const GDB: &str = "gdb-multiarch";
@@ -137,7 +140,9 @@ impl Folder {
 pub struct Server {
     pub address: String,
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<(Ended, History)>>,
+    flag: Arc<AtomicBool>,
+    ended: Receiver<(Ended, History)>,
+    waited: bool,
 }
 
 impl Server {
@@ -147,7 +152,9 @@ impl Server {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&stop);
         let flag = history.machine().interrupt_flag();
-        let thread = std::thread::spawn(move || {
+        let raised = Arc::clone(&flag);
+        let (done, ended) = mpsc::channel();
+        std::thread::spawn(move || {
             let mut timeline = Timeline::new(history, TimelineOptions::default());
             let mut ticks = 0;
             let options = Options {
@@ -157,9 +164,9 @@ impl Server {
                     ticks
                 }),
                 ending: Box::new(move || {
-                    let stop = asked.load(Ordering::Relaxed);
+                    let stop = asked.load(Ordering::SeqCst);
                     if stop {
-                        flag.store(false, Ordering::Relaxed);
+                        raised.store(false, Ordering::SeqCst);
                     }
                     stop
                 }),
@@ -167,38 +174,96 @@ impl Server {
                 script: Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("tickback.gdb")),
             };
             let ended = serve(&mut timeline, &listener, options).unwrap();
-            (ended, timeline.into_machine())
+            // A test that has failed doesn't take it.
+            let _ = done.send((ended, timeline.into_machine()));
         });
         Server {
             address,
             stop,
-            thread: Some(thread),
+            flag,
+            ended,
+            waited: false,
         }
     }
 
+    /// A machine that runs without a debugger comes back when its flag says so, and for nothing else.
+    fn ask_to_end(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.flag.store(true, Ordering::SeqCst);
+    }
+
     /// Ends it, if nobody has.
-    pub fn finish(mut self) -> (Ended, History) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread.take().unwrap().join().unwrap()
+    pub fn finish(self) -> (Ended, History) {
+        self.ask_to_end();
+        self.wait()
     }
 
     /// Waits for it to end by itself.
     pub fn wait(mut self) -> (Ended, History) {
-        self.thread.take().unwrap().join().unwrap()
+        self.waited = true;
+        match self.ended.recv_timeout(PATIENCE) {
+            Ok(ended) => ended,
+            Err(RecvTimeoutError::Timeout) => panic!("the server goes on after {PATIENCE:?}"),
+            Err(RecvTimeoutError::Disconnected) => panic!("the server's thread has panicked"),
+        }
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        if !self.waited {
+            self.ask_to_end();
+            if let Err(error) = self.ended.recv_timeout(PATIENCE)
+                && !std::thread::panicking()
+            {
+                panic!("the server: {error}");
+            }
         }
     }
 }
 
+/// A gdb that is killed when it takes longer than [`PATIENCE`].
+pub struct Gdb {
+    child: Child,
+    killed: Arc<Mutex<bool>>,
+    /// Its end tells the watching thread that gdb has ended.
+    _watched: Sender<()>,
+}
+
+impl Gdb {
+    fn watch(child: Child) -> Gdb {
+        let (watched, ended) = mpsc::channel::<()>();
+        let killed = Arc::new(Mutex::new(false));
+        let (kills, pid) = (Arc::clone(&killed), child.id().to_string());
+        std::thread::spawn(move || {
+            if ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                *kills.lock().unwrap() = true;
+                let _ = Command::new("kill").args(["-KILL", &pid]).status();
+            }
+        });
+        Gdb {
+            child,
+            killed,
+            _watched: watched,
+        }
+    }
+
+    /// Adds the rest of what it prints to `text`, which is shown, until it has ended.
+    fn finish(mut self, mut text: String) -> String {
+        let mut rest = Vec::new();
+        if let Some(mut out) = self.child.stdout.take() {
+            out.read_to_end(&mut rest).unwrap();
+        }
+        text += &String::from_utf8_lossy(&rest);
+        println!("{text}");
+        assert!(!*self.killed.lock().unwrap(), "gdb took longer than {PATIENCE:?}");
+        self.child.wait().unwrap();
+        text
+    }
+}
+
 /// Starts gdb on commands, one a line, once it is attached. A command that fails doesn't keep the next from being run.
-pub fn start_gdb(folder: &Folder, server: &Server, script: &str) -> Child {
+pub fn start_gdb(folder: &Folder, server: &Server, script: &str) -> Gdb {
     let tickback = Path::new(env!("CARGO_MANIFEST_DIR")).join("tickback.gdb");
     let mut lines: Vec<String> = ["pagination off", "confirm off", "remotetimeout 20"]
         .map(|s| format!("set {s}"))
@@ -208,13 +273,14 @@ pub fn start_gdb(folder: &Folder, server: &Server, script: &str) -> Child {
     lines.push(format!("target remote {}", server.address));
     lines.extend(script.lines().map(str::to_owned));
     // One stream, so that what monitor commands say stands where it was said.
-    Command::new("sh")
+    let child = Command::new("sh")
         .args(["-c", "exec \"$@\" 2>&1", "sh", GDB, "-nx", "-batch"])
         .args(lines.iter().flat_map(|line| ["-ex", line]))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
-        .unwrap()
+        .unwrap();
+    Gdb::watch(child)
 }
 
 /// Runs gdb on a script and yields what it printed.
@@ -223,22 +289,18 @@ pub fn gdb(folder: &Folder, server: &Server, script: &str) -> String {
 }
 
 /// What a gdb printed, when it has ended.
-pub fn finish(gdb: Child) -> String {
-    let output = gdb.wait_with_output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    println!("{text}");
-    text
+pub fn finish(gdb: Gdb) -> String {
+    gdb.finish(String::new())
 }
 
 /// Presses Ctrl-C a while after gdb has printed each of `marks`, which come right before what is to be interrupted.
-pub fn interrupted_after(mut gdb: Child, marks: &[&str]) -> String {
-    let mut out = gdb.stdout.take().unwrap();
-    let pid = gdb.id().to_string();
+pub fn interrupted_after(mut gdb: Gdb, marks: &[&str]) -> String {
+    let pid = gdb.child.id().to_string();
     let mut text = String::new();
     let mut buffer = [0; 4096];
     for mark in marks {
         while !text.contains(mark) {
-            let n = out.read(&mut buffer).unwrap();
+            let n = gdb.child.stdout.as_mut().unwrap().read(&mut buffer).unwrap();
             assert!(n > 0, "{text}");
             text += &String::from_utf8_lossy(&buffer[..n]);
         }
@@ -251,12 +313,7 @@ pub fn interrupted_after(mut gdb: Child, marks: &[&str]) -> String {
                 .success()
         );
     }
-    let mut rest = Vec::new();
-    out.read_to_end(&mut rest).unwrap();
-    gdb.wait().unwrap();
-    text += &String::from_utf8_lossy(&rest);
-    println!("{text}");
-    text
+    gdb.finish(text)
 }
 
 /// The lines of `text` that begin with `mark`, without it.

@@ -4,7 +4,7 @@
 //! all registers set to interesting values, and ends by writing registers, fcsr and its data to standard
 //! output. Two registers always point to the data, and all accesses go there.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::process::Command;
 
 use super::world::{Ram, World};
@@ -429,17 +429,16 @@ fn elf(image: &[u8]) -> Vec<u8> {
 /// Data and registers at the end; `None` if QEMU isn't installed.
 fn run_qemu(image: &[u8]) -> Option<Vec<u8>> {
     use std::os::unix::fs::PermissionsExt;
-    let path = std::env::temp_dir().join(format!("tickback-qemu-{}", std::process::id()));
-    std::fs::write(&path, elf(image)).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let output = match Command::new(QEMU).args(["-cpu", "max"]).arg(&path).output() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&elf(image)).unwrap();
+    std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let output = match Command::new(QEMU).args(["-cpu", "max"]).arg(file.path()).output() {
         Ok(output) => output,
         Err(e) => {
             assert_eq!(e.kind(), ErrorKind::NotFound);
             return None;
         }
     };
-    std::fs::remove_file(&path).unwrap();
     assert!(output.status.success(), "{output:?}");
     Some(output.stdout)
 }
