@@ -166,6 +166,23 @@ fn step<E: Env + ?Sized>(
             let (outcome, old) = env.rmw(here, op, value(addr), size, value(v));
             return (outcome, size.sign_extend(old));
         }
+        Op::Check {
+            len,
+            write,
+            addr,
+            offset,
+        } => return (env.check(here, address(addr, offset), len.into(), write), 0),
+        Op::TrapIf {
+            cond,
+            cause,
+            value: v,
+        } => {
+            if value(cond) != 0 {
+                return (env.raise(here, Trap { cause, value: v }), 0);
+            }
+            0
+        }
+        Op::Pure { function, args } => (layout.pure[usize::from(function)])(args.map(|v| v.map_or(0, value))),
         Op::LoadF { fmt, addr, offset } => return env.load(here, address(addr, offset), size_of(fmt)),
         Op::StoreF {
             fmt,
@@ -181,10 +198,23 @@ fn step<E: Env + ?Sized>(
         }
         Op::FromBits(v) => value(v),
         Op::ToBits(fmt, v) => value(v) & size_of(fmt).mask(),
-        Op::FBin(op, fmt, rm, a, b) => {
-            eval_fbin(op, fmt, rm, value(a), value(b), &mut env.regs()[layout.fp_env])
-        }
-        Op::FUn(op, fmt, rm, v) => eval_fun(op, fmt, rm, value(v), &mut env.regs()[layout.fp_env]),
+        Op::FBin(op, fmt, rm, a, b) => eval_fbin(
+            layout.float,
+            op,
+            fmt,
+            rm,
+            value(a),
+            value(b),
+            &mut env.regs()[layout.fp_env],
+        ),
+        Op::FUn(op, fmt, rm, v) => eval_fun(
+            layout.float,
+            op,
+            fmt,
+            rm,
+            value(v),
+            &mut env.regs()[layout.fp_env],
+        ),
         Op::FFma {
             fmt,
             rm,
@@ -193,16 +223,40 @@ fn step<E: Env + ?Sized>(
             args,
         } => {
             let negate = (negate_product, negate_addend);
-            eval_ffma(fmt, rm, negate, args.map(value), &mut env.regs()[layout.fp_env])
+            eval_ffma(
+                layout.float,
+                fmt,
+                rm,
+                negate,
+                args.map(value),
+                &mut env.regs()[layout.fp_env],
+            )
         }
-        Op::FCmp(cond, fmt, a, b) => {
-            eval_fcmp(cond, fmt, value(a), value(b), &mut env.regs()[layout.fp_env]) as u64
-        }
+        Op::FCmp(cond, fmt, a, b) => eval_fcmp(
+            layout.float,
+            cond,
+            fmt,
+            value(a),
+            value(b),
+            &mut env.regs()[layout.fp_env],
+        ) as u64,
         Op::FClass(fmt, v) => eval_fclass(fmt, value(v)),
-        Op::FToInt(fmt, int, rm, v) => eval_ftoint(fmt, int, rm, value(v), &mut env.regs()[layout.fp_env]),
-        Op::FFromInt(fmt, int, rm, v) => {
-            eval_ffromint(fmt, int, rm, value(v), &mut env.regs()[layout.fp_env])
-        }
+        Op::FToInt(fmt, int, rm, v) => eval_ftoint(
+            layout.float,
+            fmt,
+            int,
+            rm,
+            value(v),
+            &mut env.regs()[layout.fp_env],
+        ),
+        Op::FFromInt(fmt, int, rm, v) => eval_ffromint(
+            layout.float,
+            fmt,
+            int,
+            rm,
+            value(v),
+            &mut env.regs()[layout.fp_env],
+        ),
         Op::Call { helper, args } => return env.call(here, helper, args.map(|v| v.map_or(0, value))),
     };
     (Outcome::Done, result)

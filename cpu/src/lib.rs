@@ -1,7 +1,7 @@
 //! What a guest instruction means.
 //!
 //! ```text
-//!   riscv64/  state, decode table, disassembler, lifter, traps, page-table walk   (x86_64/ comes beside it)
+//!   riscv64/  state, decode table, disassembler, lifter, traps, page-table walk   (the same in x86_64/)
 //!   ir/       what the lifters say and the engines run
 //!   interp    runs the IR as it stands: portable, and the oracle of the JIT
 //! ```
@@ -12,10 +12,57 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+/// What a [`Context`] of a test has none of: ports, an interrupt controller, bulk steps.
+#[cfg(test)]
+macro_rules! context_without_board {
+    () => {
+        fn check(
+            &mut self,
+            _: &mut dyn $crate::Cpu,
+            _: u64,
+            _: u64,
+            _: $crate::Access,
+        ) -> Result<(), $crate::Trap> {
+            unreachable!("not asked for")
+        }
+        fn port_read(&mut self, _: u16, _: $crate::ir::Size) -> u64 {
+            unreachable!("no ports")
+        }
+        fn port_write(&mut self, _: u16, _: $crate::ir::Size, _: u64) {
+            unreachable!("no ports")
+        }
+        fn local_read(&mut self, _: u32) -> u64 {
+            unreachable!("no interrupt controller")
+        }
+        fn local_write(&mut self, _: u32, _: u64) -> bool {
+            unreachable!("no interrupt controller")
+        }
+        fn acknowledge(&mut self, _: u32, _: u8) {
+            unreachable!("no interrupt controller")
+        }
+        fn shutdown(&mut self) {
+            unreachable!("no shutdown")
+        }
+        fn steps_left(&self) -> u64 {
+            1
+        }
+        fn more_steps(&mut self, _: u64) {
+            unreachable!("no bulk steps")
+        }
+        fn copy(&mut self, _: &mut dyn $crate::Cpu, _: u64, _: u64, _: u64, _: $crate::ir::Size) -> bool {
+            false
+        }
+        fn fill(&mut self, _: &mut dyn $crate::Cpu, _: u64, _: u64, _: $crate::ir::Size, _: u64) -> bool {
+            false
+        }
+    };
+}
+
 pub mod interp;
 pub mod ir;
 pub mod riscv64;
 pub mod softfloat;
+pub mod x86_64;
 
 use ir::{Block, Rmw, Size, Slot};
 
@@ -68,6 +115,19 @@ impl std::ops::IndexMut<Slot> for RegFile {
     }
 }
 
+/// A function of its arguments alone.
+pub type PureFn = fn([u64; 4]) -> u64;
+
+/// What floating-point ops do where architectures differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FloatRules {
+    /// NaNs are canonical, conversions saturate, denormals are operands like others (RISC-V).
+    Canonical,
+    /// As the host's SSE with all exceptions masked: NaNs are handed on (SDM 1 4.8.3.5), conversions yield the
+    /// integer indefinite, DENORMAL is raised, and DAZ and FTZ of the environment hold.
+    Sse,
+}
+
 /// What an engine must know of a guest's slots.
 #[derive(Debug)]
 pub struct Layout {
@@ -81,6 +141,12 @@ pub struct Layout {
     /// Flag bits of `fp_env` that the guest has; the others are cleared when translated code is left
     /// (RISC-V has no DENORMAL).
     pub fp_flags: u32,
+    /// Bits of `fp_env` besides rounding control that the guest may set and the host's MXCSR has (x86: DAZ, FTZ).
+    pub fp_control: u32,
+    /// What floating-point ops do where architectures differ.
+    pub float: FloatRules,
+    /// The functions that [`ir::Op::Pure`] names.
+    pub pure: &'static [PureFn],
     /// Slots by falling dynamic use; an engine keeps the first few in host registers.
     pub hot: &'static [Slot],
     /// log2 of the alignment of instructions (RISC-V with C: 1; x86: 0).
@@ -183,6 +249,33 @@ pub trait Context {
     fn protection_changed(&mut self);
     /// The hart gives up the rest of its slice (`pause`).
     fn end_slice(&mut self);
+    /// Checks an access to `len` bytes (at most two pages) with all that it would raise, watchpoints too: those made
+    /// by the same helper afterwards can't fail there. A helper that stores more than once checks all first.
+    fn check(&mut self, cpu: &mut dyn Cpu, addr: u64, len: u64, access: Access) -> Result<(), Trap>;
+    /// Reads an I/O port; all ones where nothing is.
+    fn port_read(&mut self, port: u16, size: Size) -> u64;
+    /// Writes an I/O port.
+    fn port_write(&mut self, port: u16, size: Size, value: u64);
+    /// Reads a register of the hart's own interrupt controller (x86: by the number of its x2APIC MSR, SDM 3A 11.12;
+    /// 0x1b is the APIC base).
+    fn local_read(&mut self, register: u32) -> u64;
+    /// Writes one; `false` if it can't be written so.
+    fn local_write(&mut self, register: u32, value: u64) -> bool;
+    /// The hart takes the interrupt that an interrupt controller shows at its pin.
+    fn acknowledge(&mut self, pin: u32, vector: u8);
+    /// The hart can't go on (x86: triple fault).
+    fn shutdown(&mut self);
+    /// Steps that may be made before the next thing is due, the executing one included.
+    fn steps_left(&self) -> u64;
+    /// The helper makes `steps` steps more than the one that it is: at most [`Context::steps_left`] - 1, with nothing
+    /// observable between them but memory.
+    fn more_steps(&mut self, steps: u64);
+    /// Copies `len` bytes forward, in elements of `size`, as that many steps would: both ranges within a page.
+    /// `false`, and nothing is done, where it must be made one by one (devices, watchpoints, faults to come,
+    /// overlap that a block copy would get wrong).
+    fn copy(&mut self, cpu: &mut dyn Cpu, to: u64, from: u64, len: u64, size: Size) -> bool;
+    /// Stores `count` times the low bytes of `value` from `to` on, within a page; as [`Context::copy`].
+    fn fill(&mut self, cpu: &mut dyn Cpu, to: u64, count: u64, size: Size, value: u64) -> bool;
 }
 
 /// What [`Cpu::lift`] made.
@@ -245,15 +338,15 @@ pub trait Cpu: Send {
     /// Runs helper `helper` of an [`ir::Op::Call`]. `pc` is the address of the instruction.
     fn call(&mut self, cx: &mut dyn Context, helper: u16, args: [u64; 3], pc: u64) -> Result<u64, Trap>;
     /// Delivers an exception raised by the instruction at `pc`; sets the program counter to the handler.
-    fn deliver(&mut self, trap: Trap, pc: u64);
+    fn deliver(&mut self, cx: &mut dyn Context, trap: Trap, pc: u64);
     /// The interrupt that would be taken at this boundary, if any (pending and enabled).
     fn interrupt(&self) -> Option<u64>;
     /// Takes it: one step.
-    fn take_interrupt(&mut self, cause: u64);
+    fn take_interrupt(&mut self, cx: &mut dyn Context, cause: u64);
     /// Whether the hart waits (WFI) and nothing has woken it.
     fn waiting(&self) -> bool;
-    /// Sets an input pin (numbers are the guest's); wakes a waiting hart if that is a wake event.
-    fn set_pin(&mut self, pin: u32, level: bool);
+    /// Sets an input pin (numbers and values are the guest's, 0 is low); wakes a waiting hart if that is a wake event.
+    fn set_pin(&mut self, pin: u32, value: u32);
     /// When [`Cpu::tick`] must be called next (Sstc), in ns of virtual time.
     fn deadline(&self) -> Option<u64>;
     /// A deadline of the hart may be due.
@@ -315,6 +408,10 @@ pub trait Env {
     fn call(&mut self, here: Here, helper: u16, args: [u64; 3]) -> (Outcome, u64);
     /// The running hart's slots.
     fn regs(&mut self) -> &mut RegFile;
+    /// Checks an access to `len` bytes, at most two pages, with all that it would raise.
+    fn check(&mut self, here: Here, addr: u64, len: u64, write: bool) -> Outcome;
+    /// The instruction raises an exception: [`Outcome::Stop`].
+    fn raise(&mut self, here: Here, trap: Trap) -> Outcome;
     /// Whether to stop before the instruction `here` (asked only at page offsets that were named as
     /// breakpoints when the block was translated).
     fn breakpoint(&mut self, here: Here) -> bool;

@@ -154,6 +154,12 @@ impl Env for User {
         &mut self.regs
     }
 
+    fn check(&mut self, _: Here, _: u64, _: u64, _: bool) -> Outcome {
+        unreachable!("no such op")
+    }
+    fn raise(&mut self, _: Here, _: cpu::Trap) -> Outcome {
+        unreachable!("no such op")
+    }
     fn breakpoint(&mut self, _here: Here) -> bool {
         false
     }

@@ -90,6 +90,12 @@ impl Plan {
                 Op::StoreF {
                     fmt, addr, offset, ..
                 } => (addr, offset, bytes_of(fmt), true),
+                Op::Check {
+                    len,
+                    write,
+                    addr,
+                    offset,
+                } => (addr, offset, len.into(), write),
                 // After a helper every host address is void.
                 Op::Call { .. } => {
                     open.clear();

@@ -47,6 +47,8 @@ pub enum Kind {
     Store,
     Rmw(Rmw),
     Breakpoint,
+    /// Of that many bytes, to be written or read.
+    Check(u8, bool),
 }
 
 const RMWS: [Rmw; 9] = [
@@ -70,9 +72,10 @@ impl Desc {
             Kind::Store => (1, 0),
             Kind::Rmw(op) => (2, op as u32),
             Kind::Breakpoint => (3, 0),
+            Kind::Check(len, write) => (4, u32::from(len) << 1 | u32::from(write)),
         };
         debug_assert!(rest < 128);
-        Desc(u32::from(offset) | rest << 12 | kind << 19 | (size as u32) << 21 | op << 23)
+        Desc(u32::from(offset) | rest << 12 | kind << 19 | (size as u32) << 22 | op << 24)
     }
 
     fn here(self, r15: u64) -> Here {
@@ -83,16 +86,17 @@ impl Desc {
     }
 
     fn kind(self) -> Kind {
-        match self.0 >> 19 & 3 {
+        match self.0 >> 19 & 7 {
             0 => Kind::Load,
             1 => Kind::Store,
-            2 => Kind::Rmw(RMWS[(self.0 >> 23 & 15) as usize]),
-            _ => Kind::Breakpoint,
+            2 => Kind::Rmw(RMWS[(self.0 >> 24 & 15) as usize]),
+            3 => Kind::Breakpoint,
+            _ => Kind::Check((self.0 >> 25) as u8, self.0 >> 24 & 1 != 0),
         }
     }
 
     fn size(self) -> Size {
-        SIZES[(self.0 >> 21 & 3) as usize]
+        SIZES[(self.0 >> 22 & 3) as usize]
     }
 }
 
@@ -170,6 +174,7 @@ extern "sysv64" fn slow<E: Env>(ctx: *mut Ctx, args: *mut u64, r15: u64) -> u64 
                 (Outcome::Stop, 0)
             }
             Kind::Breakpoint => (Outcome::Done, 0),
+            Kind::Check(len, write) => (env.check(here, addr, len.into(), write), 0),
         };
         if outcome == Outcome::Stop {
             stop(ctx, here);
@@ -195,6 +200,15 @@ extern "sysv64" fn call<E: Env>(ctx: *mut Ctx, args: *mut u64, r15: u64) -> u64 
     }
 }
 
+/// A function of the guest's. `args`: its number, arguments 3, 2, 1, 0 -> result.
+pub extern "sysv64" fn pure(args: *mut u64, layout: &'static Layout) {
+    // SAFETY: the thunk passes five words on its stack, and the layout that it was made for.
+    unsafe {
+        let function = layout.pure[*args as usize];
+        *args.add(4) = function([*args.add(4), *args.add(3), *args.add(2), *args.add(1)]);
+    }
+}
+
 /// A floating-point op that is computed in software, as a number for [`soft`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Soft {
@@ -210,7 +224,15 @@ pub enum Soft {
 
 const FBINS: [FBin; 6] = [FBin::Add, FBin::Sub, FBin::Mul, FBin::Div, FBin::Min, FBin::Max];
 const FUNS: [FUn; 6] = [FUn::Neg, FUn::Abs, FUn::Sqrt, FUn::Convert, FUn::Unbox, FUn::Box];
-const FCONDS: [FCond; 3] = [FCond::Eq, FCond::Lt, FCond::Le];
+const FCONDS: [FCond; 7] = [
+    FCond::Eq,
+    FCond::Lt,
+    FCond::Le,
+    FCond::LtQuiet,
+    FCond::LeQuiet,
+    FCond::Unordered,
+    FCond::UnorderedSignal,
+];
 const INTS: [Int; 4] = [Int::I32, Int::U32, Int::I64, Int::U64];
 const ROUNDS: [Round; 5] = [
     Round::NearestEven,
@@ -263,15 +285,16 @@ pub extern "sysv64" fn soft(ctx: *mut Ctx, args: *mut u64, _r15: u64) -> u64 {
     // referred to by nobody else meanwhile.
     unsafe {
         let fp_env = &mut *(*ctx).words.add(usize::from((*ctx).layout.fp_env.0));
+        let rules = (*ctx).layout.float;
         let (c, b, a) = (*args.add(1), *args.add(2), *args.add(3));
         *args.add(3) = match Soft::of(*args as u32) {
-            Soft::Bin(op, fmt, rm) => eval_fbin(op, fmt, rm, a, b, fp_env),
-            Soft::Un(op, fmt, rm) => eval_fun(op, fmt, rm, a, fp_env),
-            Soft::Fma(fmt, rm, p, n) => eval_ffma(fmt, rm, (p, n), [a, b, c], fp_env),
-            Soft::Cmp(op, fmt) => u64::from(eval_fcmp(op, fmt, a, b, fp_env)),
+            Soft::Bin(op, fmt, rm) => eval_fbin(rules, op, fmt, rm, a, b, fp_env),
+            Soft::Un(op, fmt, rm) => eval_fun(rules, op, fmt, rm, a, fp_env),
+            Soft::Fma(fmt, rm, p, n) => eval_ffma(rules, fmt, rm, (p, n), [a, b, c], fp_env),
+            Soft::Cmp(op, fmt) => u64::from(eval_fcmp(rules, op, fmt, a, b, fp_env)),
             Soft::Class(fmt) => eval_fclass(fmt, a),
-            Soft::ToInt(fmt, int, rm) => eval_ftoint(fmt, int, rm, a, fp_env),
-            Soft::FromInt(fmt, int, rm) => eval_ffromint(fmt, int, rm, a, fp_env),
+            Soft::ToInt(fmt, int, rm) => eval_ftoint(rules, fmt, int, rm, a, fp_env),
+            Soft::FromInt(fmt, int, rm) => eval_ffromint(rules, fmt, int, rm, a, fp_env),
         };
         0
     }

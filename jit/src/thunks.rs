@@ -45,6 +45,9 @@ pub struct Thunks {
     pub call: [u64; 2],
     /// Soft floating point: `[desc][c][b][a -> result]`; keeps all vector registers.
     pub soft: u64,
+    /// Function of the guest's: `[number][arg 3][arg 2][arg 1][arg 0 -> result]`; without and with vector
+    /// registers alive.
+    pub pure: [u64; 2],
     /// 16-byte constants, see the numbers below.
     pub constants: u64,
 }
@@ -95,13 +98,13 @@ pub mod constant {
 
 type Ops = VecAssembler<X64Relocation>;
 
-struct Maker<'a> {
+struct Maker {
     ops: Ops,
-    layout: &'a Layout,
+    layout: &'static Layout,
 }
 
 /// The bytes, and where things are once they stand at `base`.
-pub fn make(base: u64, layout: &Layout) -> Result<(Vec<u8>, Thunks), JitError> {
+pub fn make(base: u64, layout: &'static Layout) -> Result<(Vec<u8>, Thunks), JitError> {
     let mut m = Maker {
         ops: Ops::new(base as usize),
         layout,
@@ -131,6 +134,11 @@ pub fn make(base: u64, layout: &Layout) -> Result<(Vec<u8>, Thunks), JitError> {
     let start = m.begin();
     m.callback(4, true, Target::Function(run::soft as *const () as u64));
     thunks.soft = at(start);
+    for vectors in [false, true] {
+        let start = m.begin();
+        m.pure(vectors);
+        thunks.pure[usize::from(vectors)] = at(start);
+    }
     let bytes = m.ops.finalize().map_err(|_| JitError::Assemble)?;
     Ok((bytes, thunks))
 }
@@ -143,7 +151,7 @@ enum Target {
     Function(u64),
 }
 
-impl Maker<'_> {
+impl Maker {
     fn begin(&mut self) -> AssemblyOffset {
         self.ops.align(16, 0xcc);
         self.ops.offset()
@@ -165,13 +173,20 @@ impl Maker<'_> {
         }
     }
 
+    /// Bits of the environment that the guest has, besides the masks.
+    fn env_bits(&self) -> i32 {
+        let control = self.layout.fp_control & 0x8040;
+        (0x6000 | control | self.layout.fp_flags & 0x3f) as i32
+    }
+
     /// Loads MXCSR from the environment slot; the frame is `up` bytes above rsp. Whatever the slot holds,
     /// exceptions stay masked and no reserved bit is set.
     fn load_mxcsr(&mut self, up: i32) {
         let slot = Self::slot(self.layout.fp_env);
+        let keep = self.env_bits() | 0x3f;
         dynasm!(self.ops ; .arch x64
             ; mov ecx, [rbp + slot]
-            ; and ecx, 0x603f
+            ; and ecx, keep
             ; or ecx, 0x1f80
             ; mov [rsp + up + SCRATCH], ecx
             ; ldmxcsr [rsp + up + SCRATCH]);
@@ -180,7 +195,7 @@ impl Maker<'_> {
     /// Stores MXCSR into the slot in canonical form, and loads the host's.
     fn store_mxcsr(&mut self, up: i32) {
         let slot = Self::slot(self.layout.fp_env);
-        let keep = 0x6000 | (self.layout.fp_flags & 0x3f) as i32;
+        let keep = self.env_bits();
         dynasm!(self.ops ; .arch x64
             ; stmxcsr [rsp + up + SCRATCH]
             ; mov ecx, [rsp + up + SCRATCH]
@@ -255,6 +270,38 @@ impl Maker<'_> {
             ; ret 16
             ; miss:
             ; pop rcx ; pop rax);
+    }
+
+    /// As a callback, for what sees no state: homes that the call would lose are put aside, and MXCSR stays (the
+    /// function computes with integers).
+    fn pure(&mut self, vectors: bool) {
+        // Frame, five arguments, return address, ten registers: 16 words and the frame, aligned.
+        let room = if vectors { 128 } else { 0 };
+        let args = room + 8 * 10;
+        dynasm!(self.ops ; .arch x64
+            ; push rax ; push rcx ; push rdx ; push rsi ; push rdi ; push r8 ; push r9 ; push r10 ; push r11
+            ; sub rsp, room);
+        if vectors {
+            for x in 0..16u8 {
+                dynasm!(self.ops ; .arch x64 ; movsd [rsp + i32::from(x) * 8], Rx(x));
+            }
+        }
+        dynasm!(self.ops ; .arch x64
+            ; lea rdi, [rsp + args]
+            ; mov rsi, QWORD std::ptr::from_ref(self.layout) as i64
+            ; mov rax, QWORD run::pure as *const () as i64
+            ; sub rsp, 8
+            ; call rax
+            ; add rsp, 8);
+        if vectors {
+            for x in 0..16u8 {
+                dynasm!(self.ops ; .arch x64 ; movsd Rx(x), [rsp + i32::from(x) * 8]);
+            }
+        }
+        dynasm!(self.ops ; .arch x64
+            ; add rsp, room
+            ; pop r11 ; pop r10 ; pop r9 ; pop r8 ; pop rdi ; pop rsi ; pop rdx ; pop rcx ; pop rax
+            ; ret 32);
     }
 
     /// Arguments and the return address lie on the stack. See the module's documentation.

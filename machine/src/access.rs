@@ -2,7 +2,7 @@
 //! watchpoints. The one place for all of them, whichever engine runs.
 
 use cpu::ir::{Rmw, Size, eval_rmw};
-use cpu::{Access, Context, Cpu, Env, Here, Outcome, RegFile, Translation, Trap};
+use cpu::{Access, Cpu, Env, Here, Outcome, RegFile, Translation, Trap};
 
 use crate::ram::PAGE;
 use crate::stops::Stop;
@@ -25,20 +25,20 @@ impl From<Trap> for Refused {
 
 /// Part of an access, within one page.
 #[derive(Clone, Copy, Debug)]
-struct Part {
-    addr: u64,
-    len: u64,
-    place: Place,
+pub(crate) struct Part {
+    pub addr: u64,
+    pub len: u64,
+    pub place: Place,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Place {
+pub(crate) enum Place {
     Ram,
     Device { index: usize, offset: u64 },
 }
 
 /// Translates `len` bytes at `va`, all in one page, for an access; caches the translation.
-fn part(cpu: &dyn Cpu, sys: &mut System, va: u64, len: u64, access: Access) -> Result<Part, Trap> {
+pub(crate) fn part(cpu: &dyn Cpu, sys: &mut System, va: u64, len: u64, access: Access) -> Result<Part, Trap> {
     let cached = sys
         .memory
         .data(sys.space)
@@ -129,6 +129,36 @@ fn parts(
     Ok((first, second))
 }
 
+/// Checks an access to `len` bytes, in at most two pages, without making it: with its faults and its watchpoints.
+pub(crate) fn check(
+    cpu: &dyn Cpu,
+    sys: &mut System,
+    va: u64,
+    len: u64,
+    access: Access,
+) -> Result<(), Refused> {
+    let here = (PAGE - va % PAGE).min(len);
+    let first = part(cpu, sys, va, here, access)?;
+    let second = match len - here {
+        0 => None,
+        rest => Some(part(cpu, sys, va.wrapping_add(here), rest, access)?),
+    };
+    if sys.watching.hit.is_some() {
+        return Err(Refused::Stop);
+    }
+    for part in [Some(first), second].into_iter().flatten() {
+        let write = access == Access::Write;
+        if let Place::Ram = part.place
+            && sys
+                .watching
+                .access(&sys.memory, sys.at, sys.current, part.addr, part.len, write)
+        {
+            return Err(Refused::Stop);
+        }
+    }
+    Ok(())
+}
+
 fn read_part(sys: &mut System, part: Part) -> u64 {
     match part.place {
         Place::Ram => {
@@ -195,7 +225,7 @@ pub(crate) fn store(cpu: &dyn Cpu, sys: &mut System, va: u64, size: Size, value:
 }
 
 /// After a guarded write the page may have lost its guards: let the next write be fast.
-fn regrant(cpu: &dyn Cpu, sys: &mut System, va: u64, addr: u64) {
+pub(crate) fn regrant(cpu: &dyn Cpu, sys: &mut System, va: u64, addr: u64) {
     if let Some(page) = sys.memory.ram().page_of(addr)
         && sys.memory.guards(page).is_empty()
         && sys
@@ -221,66 +251,6 @@ fn tohost(sys: &mut System, addr: u64, size: Size) {
     }
 }
 
-impl Context for System {
-    fn now(&self) -> u64 {
-        self.time().0
-    }
-
-    fn load(&mut self, cpu: &mut dyn Cpu, addr: u64, size: Size) -> Result<u64, Trap> {
-        load(cpu, self, addr, size).or_else(|refused| self.refuse(refused))
-    }
-
-    fn store(&mut self, cpu: &mut dyn Cpu, addr: u64, size: Size, value: u64) -> Result<(), Trap> {
-        store(cpu, self, addr, size, value).or_else(|refused| self.refuse(refused))
-    }
-
-    fn store_zeros(&mut self, cpu: &mut dyn Cpu, addr: u64, len: u64) -> Result<(), Trap> {
-        const ZEROS: [u8; 256] = [0; 256];
-        let (
-            Some(zeros),
-            Part {
-                addr: pa,
-                place: Place::Ram,
-                ..
-            },
-        ) = (
-            ZEROS.get(..len as usize),
-            part(cpu, self, addr, len, Access::Write)?,
-        )
-        else {
-            return Err(cpu.access_fault(addr, Access::Write));
-        };
-        if self
-            .watching
-            .access(&self.memory, self.at, self.current, pa, len, true)
-        {
-            return self.refuse(Refused::Stop);
-        }
-        self.memory.write_bytes(pa, zeros);
-        regrant(cpu, self, addr, pa);
-        self.leave |= self.memory.take_leave();
-        Ok(())
-    }
-
-    fn translate(&mut self, cpu: &mut dyn Cpu, addr: u64, access: Access) -> Result<u64, Trap> {
-        Ok(part(cpu, self, addr, 1, access)?.addr)
-    }
-
-    fn is_ram(&self, addr: u64) -> bool {
-        self.memory.ram().page_of(addr).is_some()
-    }
-
-    fn protection_changed(&mut self) {
-        self.memory.drop_translations();
-        self.leave = true;
-    }
-
-    fn end_slice(&mut self) {
-        self.end_slice = true;
-        self.leave = true;
-    }
-}
-
 /// The trap that a helper gets where a watchpoint wants to stop; [`Running::call`] sees through it.
 const STOPPED: Trap = Trap {
     cause: u64::MAX,
@@ -288,7 +258,7 @@ const STOPPED: Trap = Trap {
 };
 
 impl System {
-    fn refuse<T>(&mut self, refused: Refused) -> Result<T, Trap> {
+    pub(crate) fn refuse<T>(&mut self, refused: Refused) -> Result<T, Trap> {
         Err(match refused {
             Refused::Trap(trap) => trap,
             Refused::Stop => STOPPED,
@@ -390,6 +360,7 @@ impl Env for Running<'_> {
     fn call(&mut self, here: Here, helper: u16, args: [u64; 3]) -> (Outcome, u64) {
         self.arrive(here);
         self.retire(here.left);
+        self.sys.left = here.left;
         let layout = self.cpu.layout();
         let pc = self.cpu.regs()[layout.page].wrapping_add(u64::from(here.offset));
         match self.cpu.call(self.sys, helper, args, pc) {
@@ -400,6 +371,20 @@ impl Env for Running<'_> {
 
     fn regs(&mut self) -> &mut RegFile {
         self.cpu.regs_mut()
+    }
+
+    fn check(&mut self, here: Here, addr: u64, len: u64, write: bool) -> Outcome {
+        self.arrive(here);
+        let access = if write { Access::Write } else { Access::Read };
+        match check(self.cpu, self.sys, addr, len, access) {
+            Ok(()) => self.done(),
+            Err(refused) => self.refused(refused),
+        }
+    }
+
+    fn raise(&mut self, here: Here, trap: Trap) -> Outcome {
+        self.arrive(here);
+        self.refused(trap.into())
     }
 
     fn breakpoint(&mut self, here: Here) -> bool {

@@ -65,6 +65,8 @@ pub fn build(
         seen_deadline: None,
         space: 0,
         leave: false,
+        left: 0,
+        more_steps: 0,
         end_slice: false,
         torn: false,
         trap: None,

@@ -49,6 +49,7 @@ pub(crate) fn execute(
         run.sys.leave = false;
         run.sys.at = icount::Icount(end - left);
         let exit = enter(engine, &mut run, &mut link, &mut left)?;
+        left -= std::mem::take(&mut run.sys.more_steps);
         run.retire(left);
         run.sys.at = icount::Icount(end - left);
         let came = match exit {
@@ -83,7 +84,7 @@ fn boundary_matters(run: &Running, deadline: Option<u64>) -> bool {
 /// Delivers an exception: one step. The guest's privilege changed, so interrupts are looked at next.
 fn deliver(run: &mut Running, trap: Trap, left: &mut u64) -> Option<Came> {
     let pc = run.cpu.pc();
-    run.cpu.deliver(trap, pc);
+    run.cpu.deliver(run.sys, trap, pc);
     *left -= 1;
     run.told = *left;
     run.cpu.retire(0, 1);

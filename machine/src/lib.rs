@@ -16,6 +16,7 @@ pub mod board;
 pub mod boot;
 pub mod check;
 pub mod config;
+mod context;
 mod debug;
 pub mod diff;
 pub mod disk;

@@ -237,7 +237,7 @@ impl Machine {
                 }
                 self.sys.tell(Effect::Interrupt { cause });
                 let cpu = &mut self.harts[hart];
-                cpu.take_interrupt(cause);
+                cpu.take_interrupt(&mut self.sys, cause);
                 cpu.retire(0, 1);
                 self.sys.at.0 += 1;
                 self.worked = false;
@@ -384,7 +384,7 @@ impl Machine {
     pub(crate) fn apply_pins(&mut self) {
         for change in std::mem::take(&mut self.sys.pins) {
             if let Some(cpu) = self.harts.get_mut(change.hart as usize) {
-                cpu.set_pin(board::pin_number(change.pin), change.level != 0);
+                cpu.set_pin(board::pin_number(change.pin), change.level);
             }
         }
         for (addr, len) in std::mem::take(&mut self.sys.dma_writes) {

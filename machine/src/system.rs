@@ -58,6 +58,9 @@ pub(crate) struct System {
     pub space: usize,
     /// The running block must be left after the instruction.
     pub leave: bool,
+    /// Steps of the budget that are left at the running helper, and those that it made beyond its own.
+    pub left: u64,
+    pub more_steps: u64,
     /// The hart gave up the rest of its slice.
     pub end_slice: bool,
     /// The executing step has set A or D bits: it can't be stopped without a trace any more.

@@ -2,6 +2,9 @@
 //! paths share.
 
 use super::{Bin, Cond, FBin, FCond, FUn, Fmt, Int, Rm, Rmw, Size, Un, Width};
+use std::cmp::Ordering;
+
+use crate::FloatRules;
 use crate::softfloat::{self as sf, Env, F32, F64, Flags, Format, Round};
 
 /// A [`Un`] on a value.
@@ -141,9 +144,12 @@ pub fn rounding(rm: Rm, fp_env: u64) -> Round {
 }
 
 /// Runs `f` with the environment that `rm` and the slot give, and adds the flags raised to the slot.
-fn with_flags<T>(rm: Rm, fp_env: &mut u64, f: impl FnOnce(Env, &mut Flags) -> T) -> T {
+fn with_flags<T>(rules: FloatRules, rm: Rm, fp_env: &mut u64, f: impl FnOnce(Env, &mut Flags) -> T) -> T {
     let mut flags = Flags::empty();
-    let result = f(Env::riscv(rounding(rm, *fp_env)), &mut flags);
+    let env = match rules {
+        FloatRules::Canonical | FloatRules::Sse => Env::riscv(rounding(rm, *fp_env)),
+    };
+    let result = f(env, &mut flags);
     *fp_env |= u64::from(flags.bits());
     result
 }
@@ -160,31 +166,31 @@ fn fbin<F: Format>(op: FBin, a: F::Bits, b: F::Bits, env: Env, flags: &mut Flags
 }
 
 /// An [`FBin`] on two values; raises flags in `fp_env`.
-pub fn eval_fbin(op: FBin, fmt: Fmt, rm: Rm, a: u64, b: u64, fp_env: &mut u64) -> u64 {
-    with_flags(rm, fp_env, |env, flags| match fmt {
+pub fn eval_fbin(rules: FloatRules, op: FBin, fmt: Fmt, rm: Rm, a: u64, b: u64, fp_env: &mut u64) -> u64 {
+    with_flags(rules, rm, fp_env, |env, flags| match fmt {
         Fmt::F32 => fbin::<F32>(op, a as u32, b as u32, env, flags) as u64,
         Fmt::F64 => fbin::<F64>(op, a, b, env, flags),
     })
 }
 
 /// An [`FUn`] on a value; raises flags in `fp_env`.
-pub fn eval_fun(op: FUn, fmt: Fmt, rm: Rm, v: u64, fp_env: &mut u64) -> u64 {
+pub fn eval_fun(rules: FloatRules, op: FUn, fmt: Fmt, rm: Rm, v: u64, fp_env: &mut u64) -> u64 {
     const BOX: u64 = 0xffff_ffff_0000_0000;
     match (op, fmt) {
         (FUn::Neg, Fmt::F32) => (v as u32 ^ 1 << 31) as u64,
         (FUn::Neg, Fmt::F64) => v ^ 1 << 63,
         (FUn::Abs, Fmt::F32) => (v as u32 & !(1 << 31)) as u64,
         (FUn::Abs, Fmt::F64) => v & !(1 << 63),
-        (FUn::Sqrt, Fmt::F32) => {
-            with_flags(rm, fp_env, |env, flags| sf::sqrt::<F32>(v as u32, env, flags)) as u64
-        }
-        (FUn::Sqrt, Fmt::F64) => with_flags(rm, fp_env, |env, flags| sf::sqrt::<F64>(v, env, flags)),
-        (FUn::Convert, Fmt::F32) => with_flags(rm, fp_env, |env, flags| {
+        (FUn::Sqrt, Fmt::F32) => with_flags(rules, rm, fp_env, |env, flags| {
+            sf::sqrt::<F32>(v as u32, env, flags)
+        }) as u64,
+        (FUn::Sqrt, Fmt::F64) => with_flags(rules, rm, fp_env, |env, flags| sf::sqrt::<F64>(v, env, flags)),
+        (FUn::Convert, Fmt::F32) => with_flags(rules, rm, fp_env, |env, flags| {
             sf::convert::<F32, F64>(v as u32, env, flags)
         }),
-        (FUn::Convert, Fmt::F64) => {
-            with_flags(rm, fp_env, |env, flags| sf::convert::<F64, F32>(v, env, flags)) as u64
-        }
+        (FUn::Convert, Fmt::F64) => with_flags(rules, rm, fp_env, |env, flags| {
+            sf::convert::<F64, F32>(v, env, flags)
+        }) as u64,
         (FUn::Unbox, _) => {
             if v & BOX == BOX {
                 v & !BOX
@@ -197,9 +203,16 @@ pub fn eval_fun(op: FUn, fmt: Fmt, rm: Rm, v: u64, fp_env: &mut u64) -> u64 {
 }
 
 /// `±(a × b) ± c` with one rounding; raises flags in `fp_env`.
-pub fn eval_ffma(fmt: Fmt, rm: Rm, negate: (bool, bool), [a, b, c]: [u64; 3], fp_env: &mut u64) -> u64 {
+pub fn eval_ffma(
+    rules: FloatRules,
+    fmt: Fmt,
+    rm: Rm,
+    negate: (bool, bool),
+    [a, b, c]: [u64; 3],
+    fp_env: &mut u64,
+) -> u64 {
     let (product, addend) = negate;
-    with_flags(rm, fp_env, |env, flags| match fmt {
+    with_flags(rules, rm, fp_env, |env, flags| match fmt {
         Fmt::F32 => {
             let flip = |v: u64, on: bool| v as u32 ^ (on as u32) << 31;
             sf::fma::<F32>(flip(a, product), b as u32, flip(c, addend), env, flags) as u64
@@ -212,15 +225,24 @@ pub fn eval_ffma(fmt: Fmt, rm: Rm, negate: (bool, bool), [a, b, c]: [u64; 3], fp
 }
 
 /// An [`FCond`]; raises flags in `fp_env`.
-pub fn eval_fcmp(cond: FCond, fmt: Fmt, a: u64, b: u64, fp_env: &mut u64) -> bool {
+pub fn eval_fcmp(rules: FloatRules, cond: FCond, fmt: Fmt, a: u64, b: u64, fp_env: &mut u64) -> bool {
     fn holds<F: Format>(cond: FCond, a: F::Bits, b: F::Bits, flags: &mut Flags) -> bool {
         match cond {
             FCond::Eq => sf::eq::<F>(a, b, flags),
             FCond::Lt => sf::lt::<F>(a, b, flags),
             FCond::Le => sf::le::<F>(a, b, flags),
+            FCond::LtQuiet => sf::compare::<F>(a, b, false, flags) == Some(Ordering::Less),
+            FCond::LeQuiet => {
+                matches!(
+                    sf::compare::<F>(a, b, false, flags),
+                    Some(Ordering::Less | Ordering::Equal)
+                )
+            }
+            FCond::Unordered => sf::compare::<F>(a, b, false, flags).is_none(),
+            FCond::UnorderedSignal => sf::compare::<F>(a, b, true, flags).is_none(),
         }
     }
-    with_flags(Rm::Dynamic, fp_env, |_, flags| match fmt {
+    with_flags(rules, Rm::Dynamic, fp_env, |_, flags| match fmt {
         Fmt::F32 => holds::<F32>(cond, a as u32, b as u32, flags),
         Fmt::F64 => holds::<F64>(cond, a, b, flags),
     })
@@ -235,7 +257,7 @@ pub fn eval_fclass(fmt: Fmt, v: u64) -> u64 {
 }
 
 /// Float to integer; raises flags in `fp_env`.
-pub fn eval_ftoint(fmt: Fmt, int: Int, rm: Rm, v: u64, fp_env: &mut u64) -> u64 {
+pub fn eval_ftoint(rules: FloatRules, fmt: Fmt, int: Int, rm: Rm, v: u64, fp_env: &mut u64) -> u64 {
     fn convert<F: Format>(int: Int, v: F::Bits, round: Round, flags: &mut Flags) -> u64 {
         match int {
             Int::I32 => sf::to_i32::<F>(v, round, flags) as u32 as u64,
@@ -244,14 +266,14 @@ pub fn eval_ftoint(fmt: Fmt, int: Int, rm: Rm, v: u64, fp_env: &mut u64) -> u64 
             Int::U64 => sf::to_u64::<F>(v, round, flags),
         }
     }
-    with_flags(rm, fp_env, |env, flags| match fmt {
+    with_flags(rules, rm, fp_env, |env, flags| match fmt {
         Fmt::F32 => convert::<F32>(int, v as u32, env.round, flags),
         Fmt::F64 => convert::<F64>(int, v, env.round, flags),
     })
 }
 
 /// Integer to float; raises flags in `fp_env`.
-pub fn eval_ffromint(fmt: Fmt, int: Int, rm: Rm, v: u64, fp_env: &mut u64) -> u64 {
+pub fn eval_ffromint(rules: FloatRules, fmt: Fmt, int: Int, rm: Rm, v: u64, fp_env: &mut u64) -> u64 {
     fn convert<F: Format>(int: Int, v: u64, env: Env, flags: &mut Flags) -> F::Bits {
         match int {
             Int::I32 => sf::from_i32::<F>(v as i32, env, flags),
@@ -260,7 +282,7 @@ pub fn eval_ffromint(fmt: Fmt, int: Int, rm: Rm, v: u64, fp_env: &mut u64) -> u6
             Int::U64 => sf::from_u64::<F>(v, env, flags),
         }
     }
-    with_flags(rm, fp_env, |env, flags| match fmt {
+    with_flags(rules, rm, fp_env, |env, flags| match fmt {
         Fmt::F32 => convert::<F32>(int, v, env, flags) as u64,
         Fmt::F64 => convert::<F64>(int, v, env, flags),
     })

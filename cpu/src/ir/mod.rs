@@ -17,7 +17,8 @@
 //! 2. A value is used only after its op, and a value of class F only by ops that take class F.
 //! 3. The program counter isn't a value: ops say [`Op::Page`] (virtual base of the page + constant), so
 //!    that a block is position-independent and shared by all who map its physical page.
-//! 4. An instruction makes at most one access to memory that can fault, or is a [`Op::Call`].
+//! 4. What an instruction stores, it stores only when nothing of it can fault any more: it makes one store, or has
+//!    an [`Op::Check`] before its first one for all of them; or it is an [`Op::Call`].
 //!
 //! No result is undefined: division by zero, shift amounts, NaNs and conversions out of range are
 //! defined here once, and the interpreter and the JIT agree bit by bit.
@@ -242,9 +243,9 @@ pub enum FBin {
     Mul,
     /// Quotient.
     Div,
-    /// IEEE 754-2019 minimumNumber.
+    /// IEEE 754-2019 minimumNumber; with [`crate::FloatRules::Sse`] `a < b ? a : b`, INVALID for any NaN.
     Min,
-    /// IEEE 754-2019 maximumNumber.
+    /// IEEE 754-2019 maximumNumber; with [`crate::FloatRules::Sse`] `a > b ? a : b`, INVALID for any NaN.
     Max,
 }
 
@@ -275,6 +276,14 @@ pub enum FCond {
     Lt,
     /// Less or equal; signalling.
     Le,
+    /// Less; quiet.
+    LtQuiet,
+    /// Less or equal; quiet.
+    LeQuiet,
+    /// One of them is a NaN; quiet.
+    Unordered,
+    /// One of them is a NaN; signalling.
+    UnorderedSignal,
 }
 
 /// Integer types of conversions.
@@ -345,6 +354,35 @@ pub enum Op {
         /// Operand.
         value: Val,
     },
+    /// Checks that an access to `len` bytes from `addr + offset` on can be made, in one or two pages, without
+    /// making it: what follows in the instruction can't fault there, nor be stopped by a watchpoint. Can trap.
+    Check {
+        /// Bytes, 1 to 64.
+        len: u8,
+        /// To be written, else read.
+        write: bool,
+        /// Base address.
+        addr: Val,
+        /// Added to the base.
+        offset: i32,
+    },
+    /// The instruction traps with this cause and value if the I value isn't zero.
+    TrapIf {
+        /// The condition.
+        cond: Val,
+        /// Cause, as the guest numbers it.
+        cause: u64,
+        /// Value that goes with it.
+        value: u64,
+    },
+    /// I: function number `function` of [`crate::Layout::pure`], which sees nothing but its arguments; absent
+    /// ones are 0.
+    Pure {
+        /// Number, private to the guest.
+        function: u16,
+        /// Arguments (I).
+        args: [Option<Val>; 4],
+    },
     /// F: the content of a slot.
     GetF(Slot),
     /// Stores an F value into a slot.
@@ -395,6 +433,7 @@ pub enum Op {
     /// I: the class of an F value as a ten-bit mask (RISC-V fclass).
     FClass(Fmt, Val),
     /// I from F: saturating conversion; NaN yields the greatest value; out of range raises only INVALID.
+    /// With [`crate::FloatRules::Sse`] whatever doesn't fit yields the sign bit alone; only I32 and I64 exist.
     FToInt(Fmt, Int, Rm, Val),
     /// F from I.
     FFromInt(Fmt, Int, Rm, Val),
@@ -418,6 +457,8 @@ impl Op {
                 | Op::Rmw { .. }
                 | Op::LoadF { .. }
                 | Op::StoreF { .. }
+                | Op::Check { .. }
+                | Op::TrapIf { .. }
                 | Op::Call { .. }
         )
     }
@@ -438,6 +479,7 @@ impl Op {
             | Op::FCmp(..)
             | Op::FClass(..)
             | Op::FToInt(..)
+            | Op::Pure { .. }
             | Op::Call { .. } => Some(Class::I),
             Op::GetF(_)
             | Op::LoadF { .. }
@@ -446,7 +488,12 @@ impl Op {
             | Op::FUn(..)
             | Op::FFma { .. }
             | Op::FFromInt(..) => Some(Class::F),
-            Op::Set(..) | Op::Store { .. } | Op::SetF(..) | Op::StoreF { .. } => None,
+            Op::Set(..)
+            | Op::Store { .. }
+            | Op::SetF(..)
+            | Op::StoreF { .. }
+            | Op::Check { .. }
+            | Op::TrapIf { .. } => None,
         }
     }
 
@@ -469,7 +516,9 @@ impl Op {
                 f(a, Class::I);
                 f(b, Class::I);
             }
-            Op::Load { addr, .. } | Op::LoadF { addr, .. } => f(addr, Class::I),
+            Op::Load { addr, .. } | Op::LoadF { addr, .. } | Op::Check { addr, .. } => f(addr, Class::I),
+            Op::TrapIf { cond, .. } => f(cond, Class::I),
+            Op::Pure { args, .. } => args.into_iter().flatten().for_each(|v| f(v, Class::I)),
             Op::Store { addr, value, .. } | Op::Rmw { addr, value, .. } => {
                 f(addr, Class::I);
                 f(value, Class::I);

@@ -57,6 +57,23 @@ impl fmt::Display for Op {
                 addr,
                 value,
             } => write!(f, "rmw.{op:?}.{size:?} [{addr}], {value}"),
+            Op::Check {
+                len,
+                write,
+                addr,
+                offset,
+            } => {
+                let what = if *write { "write" } else { "read" };
+                write!(f, "check.{what} [{addr}{offset:+#x}], {len}")
+            }
+            Op::TrapIf { cond, cause, value } => write!(f, "trapif {cond}, {cause:#x}, {value:#x}"),
+            Op::Pure { function, args } => {
+                write!(f, "pure {function}(")?;
+                for (i, v) in args.iter().flatten().enumerate() {
+                    write!(f, "{}{v}", if i > 0 { ", " } else { "" })?;
+                }
+                write!(f, ")")
+            }
             Op::GetF(s) => write!(f, "getf {s}"),
             Op::SetF(s, v) => write!(f, "setf {s}, {v}"),
             Op::LoadF { fmt, addr, offset } => write!(f, "loadf.{fmt:?} [{addr}{offset:+#x}]"),

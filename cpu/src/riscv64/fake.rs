@@ -94,6 +94,8 @@ impl Context for Machine {
     fn end_slice(&mut self) {
         self.slices_ended += 1;
     }
+
+    context_without_board!();
 }
 
 /// A hart and its machine.

@@ -302,7 +302,7 @@ impl Cpu for Hart {
         }
     }
 
-    fn deliver(&mut self, trap: Trap, pc: u64) {
+    fn deliver(&mut self, _cx: &mut dyn Context, trap: Trap, pc: u64) {
         self.take_exception(trap, pc);
     }
 
@@ -310,7 +310,7 @@ impl Cpu for Hart {
         self.pending_interrupt()
     }
 
-    fn take_interrupt(&mut self, cause: u64) {
+    fn take_interrupt(&mut self, _cx: &mut dyn Context, cause: u64) {
         self.enter_interrupt(cause);
     }
 
@@ -318,7 +318,8 @@ impl Cpu for Hart {
         self.waiting
     }
 
-    fn set_pin(&mut self, pin: u32, level: bool) {
+    fn set_pin(&mut self, pin: u32, value: u32) {
+        let level = value != 0;
         let bit = 1u64.checked_shl(pin).unwrap_or(0) & PINS;
         self.csrs.pins = self.csrs.pins & !bit | if level { bit } else { 0 };
         self.wake();

@@ -1,7 +1,7 @@
 //! Which [`Slot`] holds which register, and the bits of the block mode.
 
-use crate::Layout;
 use crate::ir::Slot;
+use crate::{FloatRules, Layout};
 
 /// Slot of integer register `xN`; that of x0 is never written and reads 0.
 pub const fn x(n: u8) -> Slot {
@@ -29,6 +29,9 @@ pub static LAYOUT: Layout = Layout {
     page: PAGE,
     fp_env: FP_ENV,
     fp_flags: 0b11_1101,
+    fp_control: 0,
+    float: FloatRules::Canonical,
+    pure: &[],
     hot: &[
         x(15),
         x(14),

@@ -66,6 +66,25 @@ impl Generator {
         }
     }
 
+    /// Leaves by a trap of the current instruction if the value isn't zero.
+    pub(super) fn trap_if(&mut self, block: &Block, cond: u16, cause: u64, value: u64) {
+        if self.constant(cond) == Some(0) {
+            return;
+        }
+        let r = self.reg(cond);
+        self.a().test(true, r, r);
+        let trap = self.jcc(Cc::Ne);
+        let (rest, offset) = (self.rest(), block.insns[self.insn].offset);
+        self.aside(&[trap], |g| {
+            let kind = ExitKind::Trap {
+                cause,
+                value: Some(value),
+            };
+            g.exit(kind, rest, Some(offset.into()));
+            Ends::Here
+        });
+    }
+
     /// An exit for a link whose displacement is `jump`.
     fn link(&mut self, jump: Jump, target: Target) {
         debug_assert_eq!(jump.part, Part::Hot);

@@ -260,16 +260,19 @@ impl Generator {
         let d = fmt == Fmt::F64;
         // The second operand is greater: not so if the operands are unordered.
         let (first, second, opcode) = match cond {
-            FCond::Eq => (a, b, QUIET),
+            FCond::Eq | FCond::Unordered => (a, b, QUIET),
+            FCond::UnorderedSignal => (a, b, SIGNALLING),
             FCond::Lt | FCond::Le => (b, a, SIGNALLING),
+            FCond::LtQuiet | FCond::LeQuiet => (b, a, QUIET),
         };
         let x = self.xmm(first);
         let y = self.float_operand(fmt, second);
         self.a().fcompare(d, opcode, x, y);
         let dst = self.dest(&[]);
         match cond {
-            FCond::Lt => self.a().setcc(Cc::A, dst),
-            FCond::Le => self.a().setcc(Cc::Ae, dst),
+            FCond::Lt | FCond::LtQuiet => self.a().setcc(Cc::A, dst),
+            FCond::Le | FCond::LeQuiet => self.a().setcc(Cc::Ae, dst),
+            FCond::Unordered | FCond::UnorderedSignal => self.a().setcc(Cc::P, dst),
             FCond::Eq => {
                 self.pin(dst);
                 let t = self.temp();

@@ -42,17 +42,20 @@ enum Data {
     LoadF(u64, Xmm),
     Store(Size, Operand),
     StoreF(u64, Xmm),
+    /// Nothing: that many bytes are checked, to be written or read.
+    Check(u8, bool),
 }
 
 impl Data {
     fn is_write(&self) -> bool {
-        matches!(self, Data::Store(..) | Data::StoreF(..))
+        matches!(self, Data::Store(..) | Data::StoreF(..) | Data::Check(_, true))
     }
 
     fn bytes(&self) -> u64 {
         match *self {
             Data::Load(size, ..) | Data::Store(size, _) => size.bytes(),
             Data::LoadF(bytes, _) | Data::StoreF(bytes, _) => bytes,
+            Data::Check(len, _) => len.into(),
         }
     }
 
@@ -115,6 +118,15 @@ impl Generator {
                 addr,
                 value,
             } => self.rmw(block, op, size, addr, value),
+            Op::Check {
+                len,
+                write,
+                addr,
+                offset,
+            } => {
+                let base = self.reg(addr.0);
+                self.transfer(block, base, offset, Data::Check(len, write), |_| {});
+            }
             Op::Call { helper, args } => self.helper(block, helper, args),
             _ => unreachable!("no access"),
         }
@@ -224,6 +236,7 @@ impl Generator {
                 Size::B4 => self.a().store(false, m, r),
                 Size::B8 => self.a().store(true, m, r),
             },
+            Data::Check(..) => {}
             Data::Store(_, Operand::Mem(_)) => unreachable!("a stored value is in a register"),
         }
     }
@@ -242,16 +255,20 @@ impl Generator {
             self.a().add_top(offset);
         }
         match data {
-            Data::Load(..) | Data::LoadF(..) => self.a().push_imm(0),
+            Data::Load(..) | Data::LoadF(..) | Data::Check(..) => self.a().push_imm(0),
             Data::Store(_, value) => self.push_operand(value),
             Data::StoreF(bytes, x) => {
                 self.a().lea(RSP, Mem::new(RSP, -8));
                 self.a().fstore(bytes == 8, Mem::new(RSP, 0), x);
             }
         }
-        let kind = if data.is_write() { Kind::Store } else { Kind::Load };
+        let (kind, access) = match data {
+            Data::Check(len, write) => (Kind::Check(len, write), Access::OTHER),
+            Data::Store(..) | Data::StoreF(..) => (Kind::Store, Access::of(true, data.size())),
+            Data::Load(..) | Data::LoadF(..) => (Kind::Load, Access::of(false, data.size())),
+        };
         let desc = self.desc(block, kind, data.size());
-        self.thunk(desc, Access::of(data.is_write(), data.size()));
+        self.thunk(desc, access);
         match data {
             Data::Load(_, false, dst) | Data::Load(Size::B8, _, dst) => self.a().pop_reg(dst),
             Data::Load(size, true, dst) => {
@@ -262,7 +279,7 @@ impl Generator {
                 self.a().fload(true, x, Mem::new(RSP, 0));
                 self.a().drop_top();
             }
-            Data::Store(..) | Data::StoreF(..) => self.a().drop_top(),
+            Data::Store(..) | Data::StoreF(..) | Data::Check(..) => self.a().drop_top(),
         }
         let result = match data {
             Data::Load(_, _, dst) => Some(dst),
@@ -355,6 +372,45 @@ impl Generator {
             g.after_slow(block, None, &done)
         });
         done(self);
+    }
+
+    /// A function of the guest's.
+    pub(super) fn pure(&mut self, function: u16, args: [Option<Val>; 4]) {
+        assert!(usize::from(function) < self.layout.pure.len(), "no such function");
+        let dst = self.dest(&[]);
+        // What has no place but a register gets one before anything is pushed.
+        let places = args.map(|v| v.map_or(Operand::Imm(0), |v| self.place_to_push(v.0)));
+        let vectors = self.vectors_alive();
+        for (pushed, place) in places.into_iter().enumerate() {
+            self.push_operand(match place {
+                // Spill words move away as the stack grows.
+                Operand::Mem(m) if m.base == RSP => Operand::Mem(Mem::new(RSP, m.disp + 8 * pushed as i32)),
+                place => place,
+            });
+        }
+        self.a().push_imm(function.into());
+        let thunk = self.thunks.pure[usize::from(vectors)];
+        self.call(thunk);
+        self.a().pop_reg(dst);
+        self.define(dst);
+    }
+
+    /// Where a value is, for a push.
+    fn place_to_push(&mut self, v: u16) -> Operand {
+        match self.constant(v).map(|c| i32::try_from(c as i64)) {
+            Some(Ok(imm)) => return Operand::Imm(imm),
+            Some(Err(_)) => {}
+            None => {
+                if let Some(r) = self.in_reg(v) {
+                    self.pin(r);
+                    return Operand::Reg(r);
+                }
+                if let Some(m) = self.memory(v) {
+                    return Operand::Mem(m);
+                }
+            }
+        }
+        Operand::Reg(self.reg(v))
     }
 
     fn helper(&mut self, block: &Block, helper: u16, args: [Option<Val>; 3]) {

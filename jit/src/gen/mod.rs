@@ -422,7 +422,10 @@ impl Generator {
             | Op::LoadF { .. }
             | Op::StoreF { .. }
             | Op::Rmw { .. }
+            | Op::Check { .. }
             | Op::Call { .. } => self.access(block, op),
+            Op::TrapIf { cond, cause, value } => self.trap_if(block, cond.0, cause, value),
+            Op::Pure { function, args } => self.pure(function, args),
             Op::FromBits(_)
             | Op::ToBits(..)
             | Op::FBin(..)

@@ -88,7 +88,10 @@ pub(crate) fn map_operands(op: &mut Op, mut f: impl FnMut(Val) -> Val) {
         | Op::FToInt(_, _, _, v)
         | Op::FFromInt(_, _, _, v)
         | Op::Load { addr: v, .. }
+        | Op::Check { addr: v, .. }
+        | Op::TrapIf { cond: v, .. }
         | Op::LoadF { addr: v, .. } => *v = f(*v),
+        Op::Pure { args, .. } => args.iter_mut().flatten().for_each(|v| *v = f(*v)),
         Op::Bin(_, _, a, b)
         | Op::Cmp(_, _, a, b)
         | Op::FBin(_, _, _, a, b)
@@ -130,6 +133,7 @@ pub(crate) fn is_pure(op: &Op) -> bool {
         | Op::FromBits(_)
         | Op::ToBits(..)
         | Op::FClass(..)
+        | Op::Pure { .. }
         | Op::FUn(FUn::Neg | FUn::Abs | FUn::Unbox | FUn::Box, ..) => true,
         // They raise flags.
         Op::FBin(..)
@@ -145,6 +149,8 @@ pub(crate) fn is_pure(op: &Op) -> bool {
         | Op::Store { .. }
         | Op::StoreF { .. }
         | Op::Rmw { .. }
+        | Op::Check { .. }
+        | Op::TrapIf { .. }
         | Op::Call { .. } => false,
     }
 }

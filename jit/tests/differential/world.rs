@@ -1,7 +1,7 @@
 //! A small machine: 16 pages from 0x10000 on, of several kinds, over 64 KiB of host memory.
 
 use cpu::ir::{Rmw, Size, Slot, eval_rmw};
-use cpu::{Env, Here, Layout, Outcome, RegFile, SpaceKey};
+use cpu::{Env, FloatRules, Here, Layout, Outcome, RegFile, SpaceKey};
 use jit::tlb::{self, CodeSpace, Space};
 
 use crate::random::Rng;
@@ -11,6 +11,9 @@ pub static LAYOUT: Layout = Layout {
     page: Slot(65),
     fp_env: Slot(66),
     fp_flags: 0b11_1101,
+    fp_control: 0,
+    float: FloatRules::Canonical,
+    pure: &[],
     hot: &[
         Slot(3),
         Slot(7),
@@ -271,6 +274,12 @@ impl Env for World {
         &mut self.regs
     }
 
+    fn check(&mut self, _: Here, _: u64, _: u64, _: bool) -> Outcome {
+        unreachable!("no such op")
+    }
+    fn raise(&mut self, _: Here, _: cpu::Trap) -> Outcome {
+        unreachable!("no such op")
+    }
     fn breakpoint(&mut self, here: Here) -> bool {
         self.asked.push(Asked {
             here,

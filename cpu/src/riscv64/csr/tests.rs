@@ -205,17 +205,17 @@ fn sd_follows_fs_and_sstatus_is_a_view() {
 #[test]
 fn seip_set_and_clear_touch_only_the_software_bit() {
     let mut rig = Rig::new();
-    rig.hart.set_pin(9, true);
+    rig.hart.set_pin(9, 1);
     // The pin is read, but not written back.
     assert_eq!(rig.csr(0x344, 2, SSI), Ok(SEI));
-    rig.hart.set_pin(9, false);
+    rig.hart.set_pin(9, 0);
     assert_eq!(rig.read(0x344), SSI);
     rig.write(0x344, SEI);
     assert_eq!(rig.read(0x344), SEI);
-    rig.hart.set_pin(9, true);
+    rig.hart.set_pin(9, 1);
     assert_eq!(rig.csr(0x344, 3, SEI), Ok(SEI));
     assert_eq!(rig.read(0x344), SEI);
-    rig.hart.set_pin(9, false);
+    rig.hart.set_pin(9, 0);
     assert_eq!(rig.read(0x344), 0);
     // sip shows it only if delegated, and never writes it.
     rig.write(0x344, SEI);
@@ -231,13 +231,13 @@ fn pins_are_read_only() {
     for pin in [3, 7, 11] {
         rig.write(0x344, 1 << pin);
         assert_eq!(rig.read(0x344), 0);
-        rig.hart.set_pin(pin, true);
+        rig.hart.set_pin(pin, 1);
         rig.write(0x344, 0);
         assert_eq!(rig.read(0x344), 1 << pin);
-        rig.hart.set_pin(pin, false);
+        rig.hart.set_pin(pin, 0);
     }
     for pin in [0, 1, 5, 13, 63, 64, 4000] {
-        rig.hart.set_pin(pin, true);
+        rig.hart.set_pin(pin, 1);
         assert_eq!(rig.read(0x344), 0);
     }
 }

@@ -39,8 +39,10 @@ fn lr_sc_pairs() {
 #[test]
 fn reservations_die() {
     let kills: &[Event] = &[
-        ("trap", |r| r.hart.deliver(Trap { cause: 2, value: 0 }, 0)),
-        ("interrupt", |r| r.hart.take_interrupt(7)),
+        ("trap", |r| {
+            r.hart.deliver(&mut r.machine, Trap { cause: 2, value: 0 }, 0)
+        }),
+        ("interrupt", |r| r.hart.take_interrupt(&mut r.machine, 7)),
         ("mret", |r| {
             r.write(0x300, MPP);
             r.call(helper::MRET, [0; 3]).unwrap();
@@ -217,7 +219,7 @@ fn reset_is_power_on() {
     let mut rig = Rig::at(S);
     rig.poke(0x300, !0);
     rig.poke(0x304, !0);
-    rig.hart.set_pin(7, true);
+    rig.hart.set_pin(7, 1);
     rig.hart.regs_mut()[slots::x(5)] = 1;
     rig.hart.regs_mut()[slots::f(5)] = 1;
     let words = rig.hart.regs().words().as_ptr();

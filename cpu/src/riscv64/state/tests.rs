@@ -16,7 +16,7 @@ fn used() -> Hart {
     rig.write(0x304, 0x222);
     rig.write(0x14d, 1000);
     rig.write(0x30a, 1 << 63);
-    rig.hart.set_pin(11, true);
+    rig.hart.set_pin(11, 1);
     for i in 1..32 {
         rig.hart.regs[slots::x(i)] = (i as u64) << 40 | 7;
         rig.hart.regs[slots::f(i)] = !(i as u64);

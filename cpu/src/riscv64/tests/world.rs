@@ -63,6 +63,7 @@ impl Context for Ram {
     }
     fn protection_changed(&mut self) {}
     fn end_slice(&mut self) {}
+    context_without_board!();
 }
 
 pub(crate) struct World {
@@ -157,6 +158,12 @@ impl Env for World {
     }
     fn regs(&mut self) -> &mut RegFile {
         self.hart.regs_mut()
+    }
+    fn check(&mut self, _: Here, _: u64, _: u64, _: bool) -> Outcome {
+        unreachable!("no such op")
+    }
+    fn raise(&mut self, _: Here, _: Trap) -> Outcome {
+        unreachable!("no such op")
     }
     fn breakpoint(&mut self, _: Here) -> bool {
         false

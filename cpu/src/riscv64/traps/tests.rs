@@ -17,7 +17,8 @@ fn exceptions_are_delegated_from_below_m_only() {
                 rig.poke(0x305, 0x1001);
                 rig.poke(0x105, 0x2001);
                 rig.hart.csrs.mstatus |= SIE | MIE;
-                rig.hart.deliver(Trap { cause, value: 77 }, 0x8000_0123);
+                rig.hart
+                    .deliver(&mut rig.machine, Trap { cause, value: 77 }, 0x8000_0123);
                 let c = &rig.hart.csrs;
                 if delegated && cause != 11 && privilege != M {
                     assert_eq!((c.privilege, rig.hart.pc()), (S, 0x2000));
@@ -41,11 +42,11 @@ fn stacks_hold_a_disabled_enable() {
     let mut rig = Rig::at(U);
     rig.poke(0x302, 1 << 8);
     rig.hart.csrs.mstatus = SPIE | SPP;
-    rig.hart.deliver(Trap { cause: 8, value: 0 }, 0);
+    rig.hart.deliver(&mut rig.machine, Trap { cause: 8, value: 0 }, 0);
     assert_eq!(rig.hart.csrs.mstatus, 0);
     let mut rig = Rig::at(U);
     rig.hart.csrs.mstatus = MPIE | MPP;
-    rig.hart.deliver(Trap { cause: 8, value: 0 }, 0);
+    rig.hart.deliver(&mut rig.machine, Trap { cause: 8, value: 0 }, 0);
     assert_eq!(rig.hart.csrs.mstatus, 0);
 }
 
@@ -54,6 +55,7 @@ fn unknown_causes_go_to_m() {
     let mut rig = Rig::at(U);
     rig.poke(0x302, !0);
     rig.hart.deliver(
+        &mut rig.machine,
         Trap {
             cause: u64::MAX,
             value: 0,
@@ -61,7 +63,7 @@ fn unknown_causes_go_to_m() {
         0,
     );
     assert_eq!(rig.hart.privilege(), M);
-    rig.hart.take_interrupt(u64::MAX);
+    rig.hart.take_interrupt(&mut rig.machine, u64::MAX);
     assert_eq!(rig.hart.privilege(), M);
 }
 
@@ -88,7 +90,7 @@ fn interrupts_by_privilege_enable_and_delegation() {
         rig.poke(0x105, 0x2000);
         rig.hart.csrs.mstatus |= mstatus;
         assert_eq!(rig.hart.interrupt(), None);
-        rig.hart.set_pin(9, true);
+        rig.hart.set_pin(9, 1);
         assert_eq!(
             rig.hart.interrupt(),
             taken.map(|_| 9),
@@ -96,7 +98,7 @@ fn interrupts_by_privilege_enable_and_delegation() {
         );
         let Some(by) = taken else { continue };
         rig.hart.regs_mut()[slots::PC] = 0x4444;
-        rig.hart.take_interrupt(9);
+        rig.hart.take_interrupt(&mut rig.machine, 9);
         let c = &rig.hart.csrs;
         assert_eq!(c.privilege, by);
         if by == M {
@@ -115,7 +117,7 @@ fn priorities() {
     let mut rig = Rig::at(U);
     rig.poke(0x304, !0);
     for code in [11, 3, 7, 9] {
-        rig.hart.set_pin(code, true);
+        rig.hart.set_pin(code, 1);
     }
     rig.poke(0x344, SSI | STI);
     let mut order = Vec::new();
@@ -133,7 +135,7 @@ fn priorities() {
     rig.poke(0x304, !0);
     rig.poke(0x303, SEI | SSI);
     for code in [11, 3, 7] {
-        rig.hart.set_pin(code, false);
+        rig.hart.set_pin(code, 0);
     }
     assert_eq!(rig.hart.interrupt(), Some(5));
 }
@@ -200,20 +202,20 @@ fn wfi() {
     let mut rig = Rig::at(M);
     rig.write(0x303, SEI);
     rig.call(helper::WFI, INSN_ARG).unwrap();
-    rig.hart.set_pin(9, true);
+    rig.hart.set_pin(9, 1);
     assert!(rig.hart.waiting());
     rig.write(0x304, SEI);
     rig.call(helper::WFI, INSN_ARG).unwrap();
     assert!(!rig.hart.waiting(), "pending already");
-    rig.hart.set_pin(9, false);
+    rig.hart.set_pin(9, 0);
     rig.call(helper::WFI, INSN_ARG).unwrap();
-    rig.hart.set_pin(7, true);
+    rig.hart.set_pin(7, 1);
     assert!(rig.hart.waiting());
-    rig.hart.set_pin(9, true);
+    rig.hart.set_pin(9, 1);
     assert!(!rig.hart.waiting());
     assert_eq!(rig.hart.interrupt(), None);
     // A deadline wakes too.
-    rig.hart.set_pin(9, false);
+    rig.hart.set_pin(9, 0);
     rig.write(0x304, STI);
     rig.write(0x30a, STCE);
     rig.write(0x14d, 3);
@@ -225,7 +227,7 @@ fn wfi() {
     // So does an interrupt taken.
     rig.write(0x14d, 30);
     rig.call(helper::WFI, INSN_ARG).unwrap();
-    rig.hart.take_interrupt(5);
+    rig.hart.take_interrupt(&mut rig.machine, 5);
     assert!(!rig.hart.waiting());
 }
 

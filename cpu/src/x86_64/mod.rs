@@ -1,0 +1,13 @@
+//! The x86-64 guest: a processor at the x86-64-v2 level, from reset in real mode to long mode.
+//!
+//! ```text
+//!   bytes --iced-x86--> instruction --lift/--> IR block      slots.rs   which slot holds which register
+//!                                                            mode.rs    what a block's meaning depends on
+//!   helper.rs   what lifted code calls: segments, gates, MSRs, x87, ...
+//! ```
+//!
+//! Source: Intel 64 and IA-32 Architectures Software Developer's Manual (SDM), volumes 1 to 3.
+
+pub mod flags;
+pub mod mode;
+pub mod slots;

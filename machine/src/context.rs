@@ -1,0 +1,158 @@
+//! What helpers of a hart may ask of the machine ([`cpu::Context`]).
+
+use cpu::ir::Size;
+use cpu::{Access, Context, Cpu, Trap};
+use devices::Power;
+
+use crate::access::{Part, Place, Refused, check, load, part, regrant, store};
+use crate::memory::Guards;
+use crate::ram::PAGE;
+use crate::system::System;
+
+impl Context for System {
+    fn now(&self) -> u64 {
+        self.time().0
+    }
+
+    fn load(&mut self, cpu: &mut dyn Cpu, addr: u64, size: Size) -> Result<u64, Trap> {
+        load(cpu, self, addr, size).or_else(|refused| self.refuse(refused))
+    }
+
+    fn store(&mut self, cpu: &mut dyn Cpu, addr: u64, size: Size, value: u64) -> Result<(), Trap> {
+        store(cpu, self, addr, size, value).or_else(|refused| self.refuse(refused))
+    }
+
+    fn store_zeros(&mut self, cpu: &mut dyn Cpu, addr: u64, len: u64) -> Result<(), Trap> {
+        const ZEROS: [u8; 256] = [0; 256];
+        let (
+            Some(zeros),
+            Part {
+                addr: pa,
+                place: Place::Ram,
+                ..
+            },
+        ) = (
+            ZEROS.get(..len as usize),
+            part(cpu, self, addr, len, Access::Write)?,
+        )
+        else {
+            return Err(cpu.access_fault(addr, Access::Write));
+        };
+        if self
+            .watching
+            .access(&self.memory, self.at, self.current, pa, len, true)
+        {
+            return self.refuse(Refused::Stop);
+        }
+        self.memory.write_bytes(pa, zeros);
+        regrant(cpu, self, addr, pa);
+        self.leave |= self.memory.take_leave();
+        Ok(())
+    }
+
+    fn translate(&mut self, cpu: &mut dyn Cpu, addr: u64, access: Access) -> Result<u64, Trap> {
+        Ok(part(cpu, self, addr, 1, access)?.addr)
+    }
+
+    fn is_ram(&self, addr: u64) -> bool {
+        self.memory.ram().page_of(addr).is_some()
+    }
+
+    fn protection_changed(&mut self) {
+        self.memory.drop_translations();
+        self.leave = true;
+    }
+
+    fn end_slice(&mut self) {
+        self.end_slice = true;
+        self.leave = true;
+    }
+
+    fn check(&mut self, cpu: &mut dyn Cpu, addr: u64, len: u64, access: Access) -> Result<(), Trap> {
+        check(cpu, self, addr, len, access).or_else(|refused| self.refuse(refused))
+    }
+
+    fn port_read(&mut self, _port: u16, size: Size) -> u64 {
+        size.mask()
+    }
+
+    fn port_write(&mut self, _port: u16, _size: Size, _value: u64) {}
+
+    fn local_read(&mut self, _register: u32) -> u64 {
+        0
+    }
+
+    fn local_write(&mut self, _register: u32, _value: u64) -> bool {
+        false
+    }
+
+    fn acknowledge(&mut self, _pin: u32, _vector: u8) {}
+
+    fn shutdown(&mut self) {
+        self.power = Some(Power::Reset);
+        self.leave = true;
+    }
+
+    fn steps_left(&self) -> u64 {
+        self.left
+    }
+
+    fn more_steps(&mut self, steps: u64) {
+        assert!(steps < self.left, "more steps than the budget has");
+        self.more_steps = steps;
+        self.leave = true;
+    }
+
+    fn copy(&mut self, cpu: &mut dyn Cpu, to: u64, from: u64, len: u64, size: Size) -> bool {
+        let (Ok(source), Ok(target)) = (
+            part(cpu, self, from, len, Access::Read),
+            part(cpu, self, to, len, Access::Write),
+        ) else {
+            return false;
+        };
+        // Elements written before they are read: a pattern that spreads, unless it is read before it is written.
+        let behind = target.addr.wrapping_sub(source.addr);
+        if !self.is_plain(source) || !self.is_plain(target) || (1..len).contains(&behind) {
+            return false;
+        }
+        // Forward with the target below the source, by less than an element: each read sees what was written.
+        if (1..size.bytes()).contains(&source.addr.wrapping_sub(target.addr)) {
+            return false;
+        }
+        let mut bytes = [0; PAGE as usize];
+        let bytes = &mut bytes[..len as usize];
+        self.memory.ram().read_bytes(source.addr, bytes);
+        self.memory.write_bytes(target.addr, bytes);
+        regrant(cpu, self, to, target.addr);
+        self.leave |= self.memory.take_leave();
+        true
+    }
+
+    fn fill(&mut self, cpu: &mut dyn Cpu, to: u64, count: u64, size: Size, value: u64) -> bool {
+        let len = count * size.bytes();
+        let Ok(target) = part(cpu, self, to, len, Access::Write) else {
+            return false;
+        };
+        if !self.is_plain(target) {
+            return false;
+        }
+        let mut bytes = [0; PAGE as usize];
+        let element = value.to_le_bytes();
+        for chunk in bytes[..len as usize].chunks_exact_mut(size.bytes() as usize) {
+            chunk.copy_from_slice(&element[..chunk.len()]);
+        }
+        self.memory.write_bytes(target.addr, &bytes[..len as usize]);
+        regrant(cpu, self, to, target.addr);
+        self.leave |= self.memory.take_leave();
+        true
+    }
+}
+
+impl System {
+    /// Whether a part is RAM on which nobody looks at single accesses.
+    fn is_plain(&self, part: Part) -> bool {
+        let page = self.memory.ram().page_of(part.addr);
+        matches!(part.place, Place::Ram)
+            && page.is_some_and(|page| !self.memory.guards(page).intersects(Guards::WATCH | Guards::HTIF))
+    }
+}
