@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_oneof, proptest};
 
 use crate::fake::{Effect, Fake};
-use crate::pc::{FwCfg, I8042};
+use crate::pc::{FwCfg, I8042, Vga};
 use crate::virtio::{Blk, EmptySlot, Mmio, Rng, driver};
 use crate::{Clint, Device, DeviceError, Finisher, HartPin, Input, Plic, Rtc, Uart, VirtualTime};
 
@@ -165,6 +165,15 @@ fn subjects() -> Vec<Subject> {
             registers: &[0, 1, 1, 4, 8],
             size: crate::pc::fw_cfg::SIZE,
             prepare: started_fw_cfg,
+        },
+        Subject {
+            make: || Box::new(Vga::new()),
+            registers: &[
+                0, 0x1_8000, 0x1_8001, 0x2_0010, 0x2_0012, 0x2_0014, 0x2_0015, 0x2_0017, 0x2_0018, 0x2_0019,
+                0x2_001e, 0x2_001f, 0x2_0024, 0x2_0025, 0x2_002a, 0x2_0030,
+            ],
+            size: crate::pc::vga::SIZE,
+            prepare: nothing,
         },
         Subject {
             make: || Box::new(I8042::new()),

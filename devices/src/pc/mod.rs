@@ -5,6 +5,8 @@
 
 pub mod fw_cfg;
 pub mod i8042;
+pub mod vga;
 
 pub use fw_cfg::FwCfg;
 pub use i8042::I8042;
+pub use vga::Vga;
