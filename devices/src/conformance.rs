@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_oneof, proptest};
 
 use crate::fake::{Effect, Fake};
-use crate::pc::{FwCfg, I8042, Vga};
+use crate::pc::{self, Cmos, FwCfg, I8042, Interrupts, Pit, Pm, TestDev, Vga, interrupts};
 use crate::virtio::{Blk, EmptySlot, Mmio, Rng, driver};
 use crate::{Clint, Device, DeviceError, Finisher, HartPin, Input, Plic, Rtc, Uart, VirtualTime};
 
@@ -20,6 +20,8 @@ enum Op {
     Read(u64, u8),
     Write(u64, u8, u64),
     Advance(u64),
+    /// Whose accesses the next ones are.
+    Hart(u32),
     Line(u32, bool),
     Input(Input),
 }
@@ -99,6 +101,91 @@ fn started_fw_cfg(cx: &mut Fake) -> Vec<Op> {
     vec![Op::Write(4, 8, driver::DATA.swap_bytes()), Op::Read(1, 1)]
 }
 
+fn cmos() -> Cmos {
+    let contents = pc::cmos::Contents {
+        low_memory: 1 << 30,
+        high_memory: 0,
+        boot_order: [2, 3, 0],
+        harts: 3,
+    };
+    Cmos::new(8, 1_700_000_000_123_456_789, &contents)
+}
+
+const INTERRUPTS: &[u64] = {
+    use interrupts::*;
+    &[
+        0x80,
+        0xb0,
+        0xb0,
+        0xd0,
+        0xe0,
+        0xf0,
+        0x280,
+        0x300,
+        0x300,
+        0x310,
+        0x320,
+        0x350,
+        0x370,
+        0x380,
+        0x3e0, //
+        IO_APIC,
+        IO_APIC,
+        IO_APIC + 0x10,
+        IO_APIC + 0x10,
+        IO_APIC + 0x40, //
+        X2APIC + 8 * 0xb,
+        X2APIC + 8 * 0x30,
+        X2APIC + 8 * 0x38,
+        X2APIC + 8 * 0x3f, //
+        APIC_BASE,
+        TSC_DEADLINE,
+        CR8,
+        ACKNOWLEDGE_LOCAL,
+        ACKNOWLEDGE_EXTERNAL, //
+        PIC_MASTER,
+        PIC_MASTER + 1,
+        PIC_SLAVE,
+        PIC_SLAVE + 1,
+        ELCR, //
+        MESSAGES,
+        MESSAGES + 0x1004,
+        MESSAGES + 0xf_f00c,
+    ]
+};
+
+/// The 8259s and the local APICs set up, hart 2 in x2APIC mode, and requests of every kind.
+fn started_interrupts(_: &mut Fake) -> Vec<Op> {
+    use interrupts::*;
+    let mut ops = Vec::new();
+    for chip in [PIC_MASTER, PIC_SLAVE] {
+        ops.push(Op::Write(chip, 1, 0x11));
+        ops.extend([0x20, 4, 1, 0].map(|value| Op::Write(chip + 1, 1, value)));
+    }
+    for input in 1..24 {
+        ops.push(Op::Write(IO_APIC, 4, 0x10 + 2 * input));
+        ops.push(Op::Write(IO_APIC + 0x10, 4, (0x30 + input) | (input & 1) << 15));
+    }
+    for hart in 0..3 {
+        let set = |register, value| Op::Write(register, 4, value);
+        ops.extend([Op::Hart(hart), set(0xf0, 0x1ff), set(0xd0, 1 << (24 + hart))]);
+        ops.extend([
+            set(0x3e0, 0xb),
+            set(0x320, 0x2_0061),
+            set(0x370, 0x62),
+            set(0x380, 3000),
+        ]);
+    }
+    ops.push(Op::Write(APIC_BASE, 8, BASE_ADDRESS | BASE_EN | BASE_EXTD));
+    ops.extend([3, 4, 17, 18].map(|line| Op::Line(line, true)));
+    ops.extend([
+        Op::Hart(0),
+        Op::Advance(2000),
+        Op::Write(ACKNOWLEDGE_LOCAL, 1, 0x41),
+    ]);
+    ops
+}
+
 const VIRTIO: &[u64] = &[
     0x10, 0x14, 0x20, 0x24, 0x30, 0x34, 0x38, 0x44, 0x50, 0x50, 0x60, 0x64, 0x64, 0x70, 0x100,
 ];
@@ -163,7 +250,7 @@ fn subjects() -> Vec<Subject> {
         Subject {
             make: || Box::new(fw_cfg()),
             registers: &[0, 1, 1, 4, 8],
-            size: crate::pc::fw_cfg::SIZE,
+            size: pc::fw_cfg::SIZE,
             prepare: started_fw_cfg,
         },
         Subject {
@@ -172,19 +259,64 @@ fn subjects() -> Vec<Subject> {
                 0, 0x1_8000, 0x1_8001, 0x2_0010, 0x2_0012, 0x2_0014, 0x2_0015, 0x2_0017, 0x2_0018, 0x2_0019,
                 0x2_001e, 0x2_001f, 0x2_0024, 0x2_0025, 0x2_002a, 0x2_0030,
             ],
-            size: crate::pc::vga::SIZE,
+            size: pc::vga::SIZE,
             prepare: nothing,
         },
         Subject {
             make: || Box::new(I8042::new()),
             registers: &[0, 0, 0, 4],
-            size: crate::pc::i8042::SIZE,
+            size: pc::i8042::SIZE,
             prepare: |_| {
                 // Interrupts of both ports on, then keys.
                 let mut ops = vec![Op::Write(4, 1, 0x60), Op::Write(0, 1, 0x47)];
                 ops.extend((1..5).map(|code| Op::Input(Input::Key { code, down: true })));
                 ops
             },
+        },
+        Subject {
+            make: || Box::new(Interrupts::new(3)),
+            registers: INTERRUPTS,
+            size: interrupts::SIZE,
+            prepare: started_interrupts,
+        },
+        Subject {
+            make: || Box::new(Pit::new(0)),
+            registers: &[0, 0, 1, 2, 3, 3, pc::pit::PORT_61],
+            size: pc::pit::SIZE,
+            prepare: |_| {
+                let write = |offset, value| Op::Write(offset, 1, value);
+                vec![
+                    write(3, 0x36),
+                    write(0, 0x34),
+                    write(0, 0x12),
+                    write(3, 0xb4),
+                    write(2, 9),
+                    write(2, 0),
+                ]
+            },
+        },
+        Subject {
+            make: || Box::new(cmos()),
+            registers: &[0, 0, 1],
+            size: pc::cmos::SIZE,
+            // All interrupts on, each second an alarm.
+            prepare: |_| {
+                [0xff01, 0xff03, 0xff05, 0x230a, 0x720b]
+                    .map(|v| Op::Write(0, 2, v))
+                    .into()
+            },
+        },
+        Subject {
+            make: || Box::new(Pm::new(9)),
+            registers: &[0, 2, 4, 5, 8, pc::pm::RESET_CONTROL, pc::pm::PORT_92],
+            size: pc::pm::SIZE,
+            prepare: |_| vec![Op::Write(2, 2, 1), Op::Advance(3_000_000_000)],
+        },
+        Subject {
+            make: || Box::new(TestDev::new(1)),
+            registers: &[0, 8, 0x10],
+            size: pc::testdev::SIZE,
+            prepare: nothing,
         },
     ]
 }
@@ -196,6 +328,7 @@ fn run(device: &mut dyn Device, cx: &mut Fake, ops: &[Op]) -> Vec<u64> {
         match *op {
             Op::Read(offset, size) => seen.push(device.read(cx, offset, size)),
             Op::Write(offset, size, value) => device.write(cx, offset, size, value),
+            Op::Hart(hart) => cx.hart = hart,
             Op::Line(line, level) => device.line_changed(cx, line, level),
             Op::Input(ref input) => {
                 seen.push(u64::from(device.accepts(input.kind())));
@@ -221,6 +354,8 @@ fn value() -> impl Strategy<Value = u64> {
         any::<u64>(),
         0u64..256,
         (0u32..64).prop_map(|bit| 1 << bit),
+        // An interrupt and how it is sent.
+        (0u64..32, 0u64..256).prop_map(|(how, vector)| how << 11 | vector),
         (0u64..2000).prop_map(|tick| 1_700_000_000_000_000_000 + tick * 100),
         Just(u64::MAX),
         Just(0x5555),
@@ -232,12 +367,13 @@ fn op(registers: &'static [u64], size: u64) -> impl Strategy<Value = Op> {
         9 => prop::sample::select(registers),
         1 => 0..size,
     ];
-    let width = || prop_oneof![4 => Just(4u8), 1 => prop::sample::select(&[1u8, 2, 8][..])];
+    let width = || prop_oneof![3 => Just(4u8), 2 => prop::sample::select(&[1u8, 2, 8][..])];
     prop_oneof![
         4 => (offset.clone(), width()).prop_map(|(offset, size)| Op::Read(offset, size)),
         6 => (offset, width(), value()).prop_map(|(offset, size, v)| Op::Write(offset, size, v)),
         2 => prop_oneof![0u64..200, 0u64..100_000].prop_map(Op::Advance),
-        2 => (0u32..100, any::<bool>()).prop_map(|(line, level)| Op::Line(line, level)),
+        1 => (0u32..4).prop_map(Op::Hart),
+        2 => prop_oneof![0u32..100, 0u32..24].prop_flat_map(|line| (Just(line), any::<bool>())).prop_map(|(line, level)| Op::Line(line, level)),
         1 => any::<u8>().prop_map(|byte| Op::Input(Input::Console(byte))),
         1 => (prop_oneof![0u16..0x80, 0xe000u16..0xe080, any::<u16>()], any::<bool>())
             .prop_map(|(code, down)| Op::Input(Input::Key { code, down })),
@@ -347,7 +483,8 @@ proptest! {
 
 #[test]
 fn another_board_s_state_is_refused() {
-    let cases: [(Box<dyn Device>, Box<dyn Device>); 4] = [
+    let cases: [(Box<dyn Device>, Box<dyn Device>); 5] = [
+        (Box::new(Interrupts::new(2)), Box::new(Interrupts::new(3))),
         (Box::new(Clint::new(2)), Box::new(Clint::new(3))),
         (Box::new(Plic::new(2)), Box::new(Plic::new(1))),
         (
