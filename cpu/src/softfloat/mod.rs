@@ -21,12 +21,15 @@
 //!
 //! Sources: IEEE 754-2019; RISC-V Unprivileged, chapters "F" and "D" (version 2.2); SDM 1, 4.8 and 11.5.
 //!
+//! The 80-bit format of the x87, whose rules differ in much, is [`extended`].
+//!
 //! Not here: sign manipulation (`fsgnj`, `fneg`, `fabs`; it is integer code), flush-to-zero and
 //! denormals-are-zero, and the mapping of flags and rounding modes to a guest's registers.
 
 mod arith;
 mod compare;
 mod convert;
+pub mod extended;
 mod format;
 mod fused;
 mod round;
