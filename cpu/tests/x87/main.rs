@@ -12,3 +12,4 @@
 mod arithmetic;
 mod host;
 mod operands;
+mod transcendental;

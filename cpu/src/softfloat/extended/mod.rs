@@ -29,10 +29,13 @@ mod compare;
 mod constants;
 mod convert;
 mod env;
+mod exponential;
 mod format;
 mod remainder;
 mod round;
 mod scale;
+mod trigonometric;
+mod wide;
 
 pub use arith::{add, div, mul, sqrt, sub};
 pub use bcd::{from_bcd, to_bcd};
@@ -40,6 +43,11 @@ pub use compare::{Comparison, classify, compare, compare_quiet};
 pub use constants::{Constant, constant};
 pub use convert::{IntegerWidth, from_f32, from_f64, to_f32, to_f64, to_integer, to_integer_truncated};
 pub use env::X87Env;
+pub use exponential::{exp2_minus_one, y_log2, y_log2_one_plus};
 pub use format::{F80, Kind, Operand};
 pub use remainder::{remainder, remainder_nearest};
 pub use scale::{extract, round_to_integer, scale};
+pub use trigonometric::{atan, cos, sin, sin_cos, tan};
+
+#[cfg(test)]
+mod tests;
