@@ -12,7 +12,8 @@ use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_oneof, p
 
 use crate::fake::{Effect, Fake};
 use crate::pc::{self, Cmos, FwCfg, I8042, Interrupts, Pit, Pm, TestDev, Vga, interrupts};
-use crate::virtio::{Blk, EmptySlot, Mmio, Rng, driver};
+use crate::pci::{MEMORY_WINDOW, Pci};
+use crate::virtio::{Blk, EmptySlot, Mmio, PciTransport, Rng, bridged, driver};
 use crate::{Clint, Device, DeviceError, Finisher, HartPin, Input, Plic, Rtc, Uart, VirtualTime};
 
 #[derive(Clone, Debug)]
@@ -186,6 +187,63 @@ fn started_interrupts(_: &mut Fake) -> Vec<Op> {
     ops
 }
 
+/// The same of a card on the PCI bus, which sends messages.
+fn started_pci(cx: &mut Fake) -> Vec<Op> {
+    let card = bridged::CARD;
+    let mut writes = bridged::configure(card);
+    let vectors = [(0x10, 0xfee0_1000), (0x18, 0x4041), (0x0c, 0), (0x1c, 0)];
+    let tables = MEMORY_WINDOW + bridged::msix_bar(card);
+    writes.extend(vectors.map(|(at, value)| (tables + at, 4, value)));
+    writes.extend(bridged::config_write(card, 0x42, 2, 0x8000));
+    let write = |(offset, size, value)| Op::Write(offset, size, value);
+    let mut ops: Vec<Op> = writes.into_iter().map(write).collect();
+    ops.extend(started_blk(cx).into_iter().filter_map(|op| match op {
+        Op::Write(offset, _, value) => bridged::register(card, offset, value).map(write),
+        other => Some(other),
+    }));
+    ops.insert(
+        ops.len() - 8,
+        Op::Write(MEMORY_WINDOW + bridged::bar(card) + 0x1a, 2, 1),
+    );
+    ops
+}
+
+/// Configuration mechanism #1, reset control, and the structures and tables of the first card.
+const PCI: &[u64] = &{
+    const BAR: u64 = MEMORY_WINDOW + bridged::bar(bridged::CARD);
+    const TABLES: u64 = MEMORY_WINDOW + bridged::msix_bar(bridged::CARD);
+    [
+        0xcf8,
+        0xcf8,
+        0xcfc,
+        0xcfc,
+        0xcfe,
+        0xcff,
+        BAR + 0x08,
+        BAR + 0x0c,
+        BAR + 0x10,
+        BAR + 0x14,
+        BAR + 0x16,
+        BAR + 0x18,
+        BAR + 0x1a,
+        BAR + 0x1c,
+        BAR + 0x20,
+        BAR + 0x24,
+        BAR + 0x28,
+        BAR + 0x30,
+        BAR + 0x1000,
+        BAR + 0x2000,
+        BAR + 0x3000,
+        BAR + 0x3000,
+        TABLES,
+        TABLES + 0x08,
+        TABLES + 0x0c,
+        TABLES + 0x10,
+        TABLES + 0x1c,
+        TABLES + 0x800,
+    ]
+};
+
 const VIRTIO: &[u64] = &[
     0x10, 0x14, 0x20, 0x24, 0x30, 0x34, 0x38, 0x44, 0x50, 0x50, 0x60, 0x64, 0x64, 0x70, 0x100,
 ];
@@ -246,6 +304,17 @@ fn subjects() -> Vec<Subject> {
             registers: VIRTIO,
             size: crate::virtio::MMIO_SIZE,
             prepare: started_blk,
+        },
+        Subject {
+            make: || {
+                Box::new(Pci::new(vec![
+                    Box::new(PciTransport::new(Box::new(Blk::new(1, 512, false, "serial")))),
+                    Box::new(PciTransport::new(Box::new(Rng::new([3; 32])))),
+                ]))
+            },
+            registers: PCI,
+            size: crate::pci::SIZE,
+            prepare: started_pci,
         },
         Subject {
             make: || Box::new(fw_cfg()),
@@ -359,6 +428,8 @@ fn value() -> impl Strategy<Value = u64> {
         (0u64..2000).prop_map(|tick| 1_700_000_000_000_000_000 + tick * 100),
         Just(u64::MAX),
         Just(0x5555),
+        // Registers of the first functions on a PCI bus.
+        (0u64..0x800).prop_map(|register| 1 << 31 | register << 2),
     ]
 }
 

@@ -30,6 +30,7 @@ mod device;
 mod fake;
 pub mod finisher;
 pub mod pc;
+pub mod pci;
 pub mod plic;
 #[cfg(test)]
 mod qemu;
@@ -43,6 +44,7 @@ pub use context::{BLOCK_SIZE, Context, DiskError, DmaError, HartPin, Power};
 pub use device::{Device, Input, InputKind};
 pub use finisher::Finisher;
 pub use icount::VirtualTime;
+pub use pci::Pci;
 pub use plic::Plic;
 pub use rtc::Rtc;
 pub use state::DeviceError;

@@ -1,6 +1,6 @@
-//! A virtio-mmio driver for tests: one queue, in the fake's RAM.
+//! A virtio driver for tests: one queue, in the fake's RAM. It speaks virtio-mmio; [`super::bridged`] turns that
+//! into virtio over PCI.
 
-use super::Mmio;
 use crate::fake::{Fake, RAM_BASE};
 use crate::{Device, VirtualTime};
 
@@ -27,7 +27,7 @@ pub struct Driver {
 
 impl Driver {
     /// Drives `device` through 3.1.1 with `features` accepted, and a queue of `size`.
-    pub fn start(device: &mut Mmio, cx: &mut Fake, features: u64, size: u16) -> Driver {
+    pub fn start(device: &mut dyn Device, cx: &mut Fake, features: u64, size: u16) -> Driver {
         let mut set = |offset, value: u64| device.write(cx, offset, 4, value);
         set(0x070, 0);
         set(0x070, 1);
@@ -120,12 +120,12 @@ pub fn descriptor(cx: &mut Fake, table: u64, index: u16, addr: u64, len: u32, fl
     cx.poke(table + 16 * u64::from(index), &bytes);
 }
 
-pub fn notify(device: &mut Mmio, cx: &mut Fake) {
+pub fn notify(device: &mut dyn Device, cx: &mut Fake) {
     device.write(cx, 0x050, 4, 0);
 }
 
 /// Lets time pass until nothing is due.
-pub fn settle(device: &mut Mmio, cx: &mut Fake) {
+pub fn settle(device: &mut dyn Device, cx: &mut Fake) {
     while let Some(VirtualTime(due)) = device.deadline() {
         cx.now = VirtualTime(cx.now.0.max(due));
         device.fire(cx);

@@ -51,6 +51,18 @@ struct State {
     driver_features: u64,
     queue_select: u32,
     queues: Queues,
+    /// What happened since a transport last asked; it asks within the same call.
+    #[serde(skip)]
+    interrupts: Interrupts,
+}
+
+/// What the driver is to be told of, for transports with an interrupt for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interrupts {
+    /// One bit for each queue with used buffers.
+    pub queues: u64,
+    /// The configuration changed, or the device needs a reset.
+    pub configuration: bool,
 }
 
 /// What is saved.
@@ -70,6 +82,7 @@ impl State {
             driver_features: 0,
             queue_select: 0,
             queues: Queues::new(device.queue_sizes()),
+            interrupts: Interrupts::default(),
         }
     }
 }
@@ -108,6 +121,11 @@ impl Function {
         self.state.device_features_select = select;
     }
 
+    /// The choice of [`Self::select_device_features`].
+    pub fn device_features_select(&self) -> u32 {
+        self.state.device_features_select
+    }
+
     /// The chosen 32 bits of the features on offer.
     pub fn device_features(&self) -> u32 {
         half(self.offered(), self.state.device_features_select)
@@ -116,6 +134,16 @@ impl Function {
     /// Chooses which 32 feature bits [`Self::set_driver_features`] sets.
     pub fn select_driver_features(&mut self, select: u32) {
         self.state.driver_features_select = select;
+    }
+
+    /// The choice of [`Self::select_driver_features`].
+    pub fn driver_features_select(&self) -> u32 {
+        self.state.driver_features_select
+    }
+
+    /// The chosen 32 bits of what the driver accepts.
+    pub fn driver_features(&self) -> u32 {
+        half(self.state.driver_features, self.state.driver_features_select)
     }
 
     /// The driver accepts features. Ignored once they are settled. Ones past bit 63 can't be
@@ -168,6 +196,17 @@ impl Function {
         self.state.queue_select = select;
     }
 
+    /// The choice of [`Self::select_queue`].
+    pub fn queue_select(&self) -> u32 {
+        self.state.queue_select
+    }
+
+    /// How many queues there are.
+    pub fn queue_count(&self) -> u16 {
+        // At most 64.
+        self.state.queues.queues.len() as u16
+    }
+
     fn selected(&self) -> Option<usize> {
         let index = usize::try_from(self.state.queue_select).ok()?;
         (index < self.state.queues.queues.len()).then_some(index)
@@ -185,6 +224,12 @@ impl Function {
         self.selected()
             .and_then(|index| self.device.queue_sizes().get(index).copied())
             .unwrap_or(0)
+    }
+
+    /// The size of the selected queue as it is set, the greatest one at first; 0 if there is no such queue.
+    pub fn queue_size(&self) -> u16 {
+        self.selected()
+            .map_or(0, |index| self.state.queues.queues[index].size)
     }
 
     /// The driver sets the size of the selected queue; what is no power of two or too large is
@@ -211,6 +256,19 @@ impl Function {
         if let Some(index) = self.selected() {
             self.state.queues.queues[index].set_ready(ready);
         }
+    }
+
+    /// A half of an address of the selected queue.
+    pub fn queue_address(&self, area: Area, high: bool) -> u32 {
+        let address = self.selected().map_or(0, |index| {
+            let queue = &self.state.queues.queues[index];
+            match area {
+                Area::Descriptors => queue.desc,
+                Area::Driver => queue.driver,
+                Area::Device => queue.device,
+            }
+        });
+        half(address, high.into())
     }
 
     /// The driver sets a half of an address of the selected queue.
@@ -242,13 +300,21 @@ impl Function {
     /// Makes interrupt status and device status of what the device did to its queues.
     fn settle(&mut self) {
         let state = &mut self.state;
-        if std::mem::take(&mut state.queues.signals) != 0 {
+        let signals = std::mem::take(&mut state.queues.signals);
+        if signals != 0 {
             state.isr |= Isr::USED_BUFFER.bits();
+            state.interrupts.queues |= signals;
         }
         if state.queues.broken && state.status & Status::NEEDS_RESET.bits() == 0 {
             state.status |= Status::NEEDS_RESET.bits();
             state.isr |= Isr::CONFIGURATION.bits();
+            state.interrupts.configuration = true;
         }
+    }
+
+    /// What the driver is to be told of since the last call of this.
+    pub fn take_interrupts(&mut self) -> Interrupts {
+        std::mem::take(&mut self.state.interrupts)
     }
 
     /// Interrupt status: bit 0 used buffer, bit 1 configuration change.

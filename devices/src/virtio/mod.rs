@@ -1,14 +1,15 @@
 //! Virtio 1.2 devices behind a transport.
 //!
 //! ```text
-//!   Mmio (a bus Device) ─▶ Function ─▶ VirtioDevice: Blk, Rng, ...
-//!    registers of 4.2.2      │  2.1 status, 2.2 features     │
-//!                            └─▶ Queues ◀── pop, complete ───┘
-//!                                 2.7 split virtqueues
+//!   Mmio (a bus Device), 4.2 ────────┐
+//!   PciTransport (on a PCI bus), 4.1 ┴▶ Function ─▶ VirtioDevice: Blk, Rng, ...
+//!                                        │  2.1 status, 2.2 features     │
+//!                                        └─▶ Queues ◀── pop, complete ───┘
+//!                                             2.7 split virtqueues
 //! ```
 //!
-//! [`VirtioDevice`] and [`Queues`] know no transport, so that PCI is another front of the same
-//! [`Function`]: it differs in how registers are laid out and interrupts are raised, nothing more.
+//! [`VirtioDevice`] and [`Queues`] know no transport. The transports are two fronts of the same [`Function`]:
+//! they differ in how registers are laid out and interrupts are raised, nothing more.
 //!
 //! The virtqueues are our own. The virtio-queue crate reaches guest memory by vm-memory's pointers,
 //! but here every write must pass the page guards first (snapshot capture, stale code,
@@ -20,17 +21,23 @@
 pub mod blk;
 mod function;
 mod mmio;
+mod pci;
 mod queue;
 mod rng;
 
 #[cfg(test)]
+pub(crate) mod bridged;
+#[cfg(test)]
 pub(crate) mod driver;
+#[cfg(test)]
+mod pci_tests;
 #[cfg(test)]
 mod tests;
 
 pub use blk::Blk;
-pub use function::{Area, Function};
+pub use function::{Area, Function, Interrupts};
 pub use mmio::{EmptySlot, Mmio, SIZE as MMIO_SIZE};
+pub use pci::PciTransport;
 pub use queue::{Chain, Cursor, MAX_CHAIN, Queues, Segment, TransferError};
 pub use rng::Rng;
 

@@ -4,8 +4,9 @@ use proptest::prelude::{
     Just, ProptestConfig, Strategy, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest,
 };
 
+use super::bridged::Bridged;
 use super::driver::{AVAIL, DATA, DESC, Driver, Part, USED, descriptor, notify, settle};
-use super::{Blk, EmptySlot, Mmio, Rng};
+use super::{Blk, EmptySlot, Mmio, Rng, VirtioDevice};
 use crate::fake::{Effect, Fake, RAM_BASE, RAM_SIZE};
 use crate::{BLOCK_SIZE, Device, VirtualTime};
 
@@ -15,16 +16,32 @@ const EVENT_IDX: u64 = 1 << 29;
 const LINE: u32 = 8;
 const SECTORS: u64 = 64 * 8;
 
+fn disk(read_only: bool) -> Box<dyn VirtioDevice> {
+    Box::new(Blk::new(0, SECTORS, read_only, "tickback-0"))
+}
+
 fn blk(read_only: bool) -> Mmio {
-    Mmio::new(LINE, Box::new(Blk::new(0, SECTORS, read_only, "tickback-0")))
+    Mmio::new(LINE, disk(read_only))
+}
+
+/// `device` behind each transport, on the same registers.
+pub(super) fn transports(device: fn() -> Box<dyn VirtioDevice>) -> [Box<dyn Device>; 2] {
+    [
+        Box::new(Mmio::new(LINE, device())),
+        Box::new(Bridged::new(device())),
+    ]
+}
+
+fn entropy() -> Box<dyn VirtioDevice> {
+    Box::new(Rng::new([7; 32]))
 }
 
 fn rng() -> Mmio {
-    Mmio::new(LINE, Box::new(Rng::new([7; 32])))
+    Mmio::new(LINE, entropy())
 }
 
 /// Writes a block request header at `addr`.
-fn header(cx: &mut Fake, addr: u64, kind: u32, sector: u64) {
+pub(super) fn header(cx: &mut Fake, addr: u64, kind: u32, sector: u64) {
     cx.poke(addr, &kind.to_le_bytes());
     cx.poke(addr + 4, &[0; 4]);
     cx.poke(addr + 8, &sector.to_le_bytes());
@@ -32,8 +49,8 @@ fn header(cx: &mut Fake, addr: u64, kind: u32, sector: u64) {
 
 /// Makes a request with its header at DATA, its status at DATA + 32 and its data behind, lets it
 /// complete, and returns status and used length.
-fn request(
-    device: &mut Mmio,
+pub(super) fn request(
+    device: &mut dyn Device,
     driver: &mut Driver,
     cx: &mut Fake,
     kind: u32,
@@ -75,27 +92,29 @@ fn identification_and_wrong_sizes() {
 
 #[test]
 fn features_are_negotiated_once() {
-    let (mut device, mut cx) = (blk(true), Fake::new());
-    let mut offered = 0;
-    for select in [0, 1, 2] {
-        device.write(&mut cx, 0x14, 4, select);
-        let bits = device.read(&mut cx, 0x10, 4);
-        assert!(select < 2 || bits == 0);
-        offered |= bits << (32 * (select % 2));
-    }
-    assert_eq!(offered, VERSION_1 | INDIRECT | EVENT_IDX | 1 << 5 | 0x646);
-    let mut try_features = |features: u64| {
-        device.write(&mut cx, 0x70, 4, 0);
-        for select in [0, 1] {
-            device.write(&mut cx, 0x24, 4, select);
-            device.write(&mut cx, 0x20, 4, features >> (32 * select) & 0xffff_ffff);
+    for device in &mut transports(|| disk(true)) {
+        let (device, mut cx) = (&mut **device, Fake::new());
+        let mut offered = 0;
+        for select in [0, 1, 2] {
+            device.write(&mut cx, 0x14, 4, select);
+            let bits = device.read(&mut cx, 0x10, 4);
+            assert!(select < 2 || bits == 0);
+            offered |= bits << (32 * (select % 2));
         }
-        device.write(&mut cx, 0x70, 4, 0xb);
-        device.read(&mut cx, 0x70, 4)
-    };
-    assert_eq!(try_features(1 << 5), 3); // a legacy driver
-    assert_eq!(try_features(VERSION_1 | 1 << 13), 3); // not on offer
-    assert_eq!(try_features(offered), 0xb);
+        assert_eq!(offered, VERSION_1 | INDIRECT | EVENT_IDX | 1 << 5 | 0x646);
+        let mut try_features = |features: u64| {
+            device.write(&mut cx, 0x70, 4, 0);
+            for select in [0, 1] {
+                device.write(&mut cx, 0x24, 4, select);
+                device.write(&mut cx, 0x20, 4, features >> (32 * select) & 0xffff_ffff);
+            }
+            device.write(&mut cx, 0x70, 4, 0xb);
+            device.read(&mut cx, 0x70, 4)
+        };
+        assert_eq!(try_features(1 << 5), 3); // a legacy driver
+        assert_eq!(try_features(VERSION_1 | 1 << 13), 3); // not on offer
+        assert_eq!(try_features(offered), 0xb);
+    }
 }
 
 #[test]
@@ -121,63 +140,69 @@ fn queue_set_up_is_checked() {
 
 #[test]
 fn block_configuration_space() {
-    let (mut device, mut cx) = (blk(false), Fake::new());
-    assert_eq!(device.read(&mut cx, 0x100, 8), SECTORS);
-    assert_eq!(device.read(&mut cx, 0x100, 4), SECTORS);
-    assert_eq!(device.read(&mut cx, 0x104, 4), 0);
-    assert_eq!(device.read(&mut cx, 0x10c, 4), 126);
-    assert_eq!(device.read(&mut cx, 0x114, 4), 512);
-    assert_eq!(device.read(&mut cx, 0x118, 1), 3);
-    assert_eq!(device.read(&mut cx, 0x11a, 2), 8);
-    assert_eq!(device.read(&mut cx, 0x11c, 8), 0);
-    assert_eq!(device.read(&mut cx, u64::MAX, 8), 0);
+    for device in &mut transports(|| disk(false)) {
+        let (device, mut cx) = (&mut **device, Fake::new());
+        assert_eq!(device.read(&mut cx, 0x100, 8), SECTORS);
+        assert_eq!(device.read(&mut cx, 0x100, 4), SECTORS);
+        assert_eq!(device.read(&mut cx, 0x104, 4), 0);
+        assert_eq!(device.read(&mut cx, 0x10c, 4), 126);
+        assert_eq!(device.read(&mut cx, 0x114, 4), 512);
+        assert_eq!(device.read(&mut cx, 0x118, 1), 3);
+        assert_eq!(device.read(&mut cx, 0x11a, 2), 8);
+        assert_eq!(device.read(&mut cx, 0x11c, 8), 0);
+        assert_eq!(device.read(&mut cx, u64::MAX, 8), 0);
+    }
 }
 
 #[test]
 fn blocks_are_read_and_written() {
-    let (mut device, mut cx) = (blk(false), Fake::new());
-    let mut driver = Driver::start(&mut device, &mut cx, VERSION_1, 16);
-    cx.disk
-        .extend([((0, 0), [0xee; BLOCK_SIZE]), ((0, 1), [0xee; BLOCK_SIZE])]);
-    // Seven sectors from sector 5: the end of block 0 and the beginning of block 1.
-    let pattern: Vec<u8> = (0..7 * 512).map(|n| (n / 7) as u8 | 1).collect();
-    cx.poke(DATA + 64, &pattern);
-    assert_eq!(request(&mut device, &mut driver, &mut cx, 1, 5, 7 * 512), (0, 1));
-    let mut expected = vec![0xee; 5 * 512];
-    expected.extend(&pattern);
-    expected.resize(2 * BLOCK_SIZE, 0xee);
-    let disk = [cx.disk[&(0, 0)], cx.disk[&(0, 1)]].concat();
-    assert_eq!(disk, expected);
-    cx.poke(DATA + 64, &vec![0; 16 * 512]);
-    assert_eq!(
-        request(&mut device, &mut driver, &mut cx, 0, 1, 15 * 512),
-        (0, 15 * 512 + 1)
-    );
-    assert_eq!(cx.peek(DATA + 64, 15 * 512), &expected[512..]);
-    assert_eq!(request(&mut device, &mut driver, &mut cx, 4, 0, 0), (0, 1));
-    assert_eq!(request(&mut device, &mut driver, &mut cx, 8, 0, 20), (0, 21));
-    assert_eq!(cx.peek(DATA + 64, 20), b"tickback-0\0\0\0\0\0\0\0\0\0\0");
+    for device in &mut transports(|| disk(false)) {
+        let (device, mut cx) = (&mut **device, Fake::new());
+        let mut driver = Driver::start(device, &mut cx, VERSION_1, 16);
+        cx.disk
+            .extend([((0, 0), [0xee; BLOCK_SIZE]), ((0, 1), [0xee; BLOCK_SIZE])]);
+        // Seven sectors from sector 5: the end of block 0 and the beginning of block 1.
+        let pattern: Vec<u8> = (0..7 * 512).map(|n| (n / 7) as u8 | 1).collect();
+        cx.poke(DATA + 64, &pattern);
+        assert_eq!(request(device, &mut driver, &mut cx, 1, 5, 7 * 512), (0, 1));
+        let mut expected = vec![0xee; 5 * 512];
+        expected.extend(&pattern);
+        expected.resize(2 * BLOCK_SIZE, 0xee);
+        let disk = [cx.disk[&(0, 0)], cx.disk[&(0, 1)]].concat();
+        assert_eq!(disk, expected);
+        cx.poke(DATA + 64, &vec![0; 16 * 512]);
+        assert_eq!(
+            request(device, &mut driver, &mut cx, 0, 1, 15 * 512),
+            (0, 15 * 512 + 1)
+        );
+        assert_eq!(cx.peek(DATA + 64, 15 * 512), &expected[512..]);
+        assert_eq!(request(device, &mut driver, &mut cx, 4, 0, 0), (0, 1));
+        assert_eq!(request(device, &mut driver, &mut cx, 8, 0, 20), (0, 21));
+        assert_eq!(cx.peek(DATA + 64, 20), b"tickback-0\0\0\0\0\0\0\0\0\0\0");
+    }
 }
 
 #[test]
 fn bad_block_requests_fail_alone() {
-    let (mut device, mut cx) = (blk(false), Fake::new());
-    let mut driver = Driver::start(&mut device, &mut cx, VERSION_1, 16);
-    for (kind, sector, len, status) in [
-        (0, SECTORS, 512, 1),
-        (0, SECTORS - 1, 1024, 1),
-        (0, u64::MAX, 512, 1),
-        (0, u64::MAX / 512 + 1, 512, 1),
-        (0, 0, 511, 1),
-        (1, SECTORS, 512, 1),
-        (0, 0, RAM_SIZE as u32, 1), // past the end of RAM
-        (77, 0, 512, 2),
-        (0, SECTORS - 1, 512, 0),
-        (1, SECTORS - 1, 512, 0),
-    ] {
-        let (found, _) = request(&mut device, &mut driver, &mut cx, kind, sector, len);
-        assert_eq!(found, status, "{kind} {sector} {len}");
-        assert_eq!(device.read(&mut cx, 0x70, 4), 0xf);
+    for device in &mut transports(|| disk(false)) {
+        let (device, mut cx) = (&mut **device, Fake::new());
+        let mut driver = Driver::start(device, &mut cx, VERSION_1, 16);
+        for (kind, sector, len, status) in [
+            (0, SECTORS, 512, 1),
+            (0, SECTORS - 1, 1024, 1),
+            (0, u64::MAX, 512, 1),
+            (0, u64::MAX / 512 + 1, 512, 1),
+            (0, 0, 511, 1),
+            (1, SECTORS, 512, 1),
+            (0, 0, RAM_SIZE as u32, 1), // past the end of RAM
+            (77, 0, 512, 2),
+            (0, SECTORS - 1, 512, 0),
+            (1, SECTORS - 1, 512, 0),
+        ] {
+            let (found, _) = request(device, &mut driver, &mut cx, kind, sector, len);
+            assert_eq!(found, status, "{kind} {sector} {len}");
+            assert_eq!(device.read(&mut cx, 0x70, 4), 0xf);
+        }
     }
     let (mut device, mut cx) = (blk(true), Fake::new());
     let mut driver = Driver::start(&mut device, &mut cx, VERSION_1, 16);
@@ -275,20 +300,22 @@ fn more_requests_than_may_be_in_flight_wait_in_the_ring() {
 
 #[test]
 fn indirect_tables() {
-    let (mut device, mut cx) = (blk(false), Fake::new());
-    let mut driver = Driver::start(&mut device, &mut cx, VERSION_1 | INDIRECT, 4);
-    cx.disk.insert((0, 0), [9; BLOCK_SIZE]);
-    header(&mut cx, DATA, 0, 0);
-    // Eight data segments: more than the ring has descriptors.
-    let mut parts = vec![Part::Read(DATA, 3), Part::Read(DATA + 3, 13)];
-    parts.extend((0..8).map(|n| Part::Write(DATA + 0x1000 + n * 0x300, 512)));
-    parts.push(Part::Write(DATA + 32, 1));
-    driver.add_indirect(&mut cx, DATA + 0x8000, &parts);
-    notify(&mut device, &mut cx);
-    settle(&mut device, &mut cx);
-    assert_eq!(driver.used(&cx), [(0, 4097)]);
-    for n in 0..8 {
-        assert_eq!(cx.peek(DATA + 0x1000 + n * 0x300, 512), [9; 512]);
+    for device in &mut transports(|| disk(false)) {
+        let (device, mut cx) = (&mut **device, Fake::new());
+        let mut driver = Driver::start(device, &mut cx, VERSION_1 | INDIRECT, 4);
+        cx.disk.insert((0, 0), [9; BLOCK_SIZE]);
+        header(&mut cx, DATA, 0, 0);
+        // Eight data segments: more than the ring has descriptors.
+        let mut parts = vec![Part::Read(DATA, 3), Part::Read(DATA + 3, 13)];
+        parts.extend((0..8).map(|n| Part::Write(DATA + 0x1000 + n * 0x300, 512)));
+        parts.push(Part::Write(DATA + 32, 1));
+        driver.add_indirect(&mut cx, DATA + 0x8000, &parts);
+        notify(device, &mut cx);
+        settle(device, &mut cx);
+        assert_eq!(driver.used(&cx), [(0, 4097)]);
+        for n in 0..8 {
+            assert_eq!(cx.peek(DATA + 0x1000 + n * 0x300, 512), [9; 512]);
+        }
     }
 }
 
@@ -317,18 +344,20 @@ fn event_index_suppresses_interrupts() {
 
 #[test]
 fn entropy_is_one_stream() {
-    let (mut device, mut cx) = (rng(), Fake::new());
-    let mut driver = Driver::start(&mut device, &mut cx, VERSION_1, 8);
-    driver.add(&mut cx, &[Part::Write(DATA, 5), Part::Write(DATA + 5, 300)]);
-    driver.add(&mut cx, &[Part::Write(DATA + 305, 95)]);
-    driver.add(&mut cx, &[Part::Write(DATA + 0x1000, 0x2_0000)]);
-    notify(&mut device, &mut cx);
-    assert_eq!(driver.used(&cx), [(0, 305), (2, 95), (3, 0x1_0000)]);
-    let mut expected = vec![0; 400];
-    blake3::Hasher::new_keyed(&[7; 32])
-        .finalize_xof()
-        .fill(&mut expected);
-    assert_eq!(cx.peek(DATA, 400), expected);
+    for device in &mut transports(entropy) {
+        let (device, mut cx) = (&mut **device, Fake::new());
+        let mut driver = Driver::start(device, &mut cx, VERSION_1, 8);
+        driver.add(&mut cx, &[Part::Write(DATA, 5), Part::Write(DATA + 5, 300)]);
+        driver.add(&mut cx, &[Part::Write(DATA + 305, 95)]);
+        driver.add(&mut cx, &[Part::Write(DATA + 0x1000, 0x2_0000)]);
+        notify(device, &mut cx);
+        assert_eq!(driver.used(&cx), [(0, 305), (2, 95), (3, 0x1_0000)]);
+        let mut expected = vec![0; 400];
+        blake3::Hasher::new_keyed(&[7; 32])
+            .finalize_xof()
+            .fill(&mut expected);
+        assert_eq!(cx.peek(DATA, 400), expected);
+    }
 }
 
 /// A flush request as an indirect table at DATA + 0x100.
@@ -384,23 +413,21 @@ fn broken_rings_need_a_reset() {
         }),
     ];
     for (what, break_it) in cases {
-        let (mut device, mut cx) = (blk(false), Fake::new());
-        let features = VERSION_1 | INDIRECT;
-        let mut driver = Driver::start(&mut device, &mut cx, features, 16);
-        break_it(&mut driver, &mut cx);
-        notify(&mut device, &mut cx);
-        assert_eq!(device.read(&mut cx, 0x70, 4), 0x4f, "{what}");
-        assert_eq!(device.read(&mut cx, 0x60, 4), 2, "{what}");
-        assert_eq!(device.deadline(), None, "{what}");
-        // Nothing moves until the reset, then all is well.
-        device.write(&mut cx, 0x70, 4, 0xf);
-        assert_eq!(device.read(&mut cx, 0x70, 4), 0x4f, "{what}");
-        let mut driver = Driver::start(&mut device, &mut cx, features, 16);
-        assert_eq!(
-            request(&mut device, &mut driver, &mut cx, 4, 0, 0),
-            (0, 1),
-            "{what}"
-        );
+        for device in &mut transports(|| disk(false)) {
+            let (device, mut cx) = (&mut **device, Fake::new());
+            let features = VERSION_1 | INDIRECT;
+            let mut driver = Driver::start(device, &mut cx, features, 16);
+            break_it(&mut driver, &mut cx);
+            notify(device, &mut cx);
+            assert_eq!(device.read(&mut cx, 0x70, 4), 0x4f, "{what}");
+            assert_eq!(device.read(&mut cx, 0x60, 4), 2, "{what}");
+            assert_eq!(device.deadline(), None, "{what}");
+            // Nothing moves until the reset, then all is well.
+            device.write(&mut cx, 0x70, 4, 0xf);
+            assert_eq!(device.read(&mut cx, 0x70, 4), 0x4f, "{what}");
+            let mut driver = Driver::start(device, &mut cx, features, 16);
+            assert_eq!(request(device, &mut driver, &mut cx, 4, 0, 0), (0, 1), "{what}");
+        }
     }
 }
 
@@ -463,15 +490,18 @@ proptest! {
     #[test]
     fn random_rings_are_survived(
         is_blk in any::<bool>(),
+        over_pci in any::<bool>(),
         event_idx in any::<bool>(),
         descriptors in prop::collection::vec(hostile_descriptor(), 16),
         rounds in prop::collection::vec((prop::collection::vec(word(), 8), word()), 1..6),
         kind in prop_oneof![0u32..5, any::<u32>()],
         sector in prop_oneof![0u64..600, any::<u64>()],
     ) {
-        let (mut device, mut cx) = (if is_blk { blk(false) } else { rng() }, Fake::new());
+        let [over_mmio, bridged] = transports(if is_blk { || disk(false) } else { entropy });
+        let (mut device, mut cx) = (if over_pci { bridged } else { over_mmio }, Fake::new());
+        let device = &mut *device;
         let features = VERSION_1 | INDIRECT | if event_idx { EVENT_IDX } else { 0 };
-        Driver::start(&mut device, &mut cx, features, 8);
+        Driver::start(device, &mut cx, features, 8);
         for (n, &(addr, len, flags, next)) in descriptors.iter().enumerate() {
             descriptor(&mut cx, DESC, n as u16, addr, len, flags, next);
             descriptor(&mut cx, DATA + 0x100, n as u16, addr, len, flags, next);
@@ -482,7 +512,7 @@ proptest! {
                 cx.poke(AVAIL + 4 + 2 * n as u64, &head.to_le_bytes());
             }
             cx.poke(AVAIL + 2, &idx.to_le_bytes());
-            notify(&mut device, &mut cx);
+            notify(device, &mut cx);
             for _ in 0..40 {
                 let Some(due) = device.deadline() else { break };
                 cx.now = cx.now.max(due);
@@ -494,12 +524,12 @@ proptest! {
             prop_assert_eq!(device.restore(&saved), Ok(()));
         }
         prop_assert!(cx.dma_calls < 20_000_000);
-        let mut driver = Driver::start(&mut device, &mut cx, features, 8);
+        let mut driver = Driver::start(device, &mut cx, features, 8);
         let parts = [Part::Read(DATA, 16), Part::Write(DATA + 32, 1)];
         header(&mut cx, DATA, 4, 0);
         let head = driver.add(&mut cx, &parts);
-        notify(&mut device, &mut cx);
-        settle(&mut device, &mut cx);
+        notify(device, &mut cx);
+        settle(device, &mut cx);
         prop_assert_eq!(driver.used(&cx), [(u32::from(head), 1)]);
     }
 }
