@@ -91,12 +91,9 @@ impl MachineArguments {
             let what = "there is nothing to start: give a --kernel, or a --bios that needs none";
             return Err(Usage(what.into()).into());
         }
-        if self.drive.len() > machine::board::MAX_DRIVES {
-            let what = format!(
-                "{} drives; the machine has {} slots",
-                self.drive.len(),
-                machine::board::MAX_DRIVES
-            );
+        let most = machine::board::most_drives(&self.machine)?;
+        if self.drive.len() > most {
+            let what = format!("{} drives; the machine has {} slots", self.drive.len(), most);
             return Err(Usage(what).into());
         }
         let mut images = Vec::new();

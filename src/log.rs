@@ -24,7 +24,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = values::number)]
     to: Option<u64>,
     /// Only these kinds, with commas between: mmio, line, irq, dma, console-out, switch, reset, power-off,
-    /// console-in, disk, debugger
+    /// console-in, disk, debugger, port, key, net
     #[arg(long, default_value = "all", value_name = "KINDS")]
     kind: KindSet,
     /// A JSON object a line

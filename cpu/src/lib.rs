@@ -31,7 +31,7 @@ macro_rules! context_without_board {
         fn port_write(&mut self, _: u16, _: $crate::ir::Size, _: u64) {
             unreachable!("no ports")
         }
-        fn local_read(&mut self, _: u32) -> u64 {
+        fn local_read(&mut self, _: u32) -> Option<u64> {
             unreachable!("no interrupt controller")
         }
         fn local_write(&mut self, _: u32, _: u64) -> bool {
@@ -257,9 +257,9 @@ pub trait Context {
     /// Writes an I/O port.
     fn port_write(&mut self, port: u16, size: Size, value: u64);
     /// Reads a register of the hart's own interrupt controller (x86: by the number of its x2APIC MSR, SDM 3A 11.12;
-    /// 0x1b is the APIC base).
-    fn local_read(&mut self, register: u32) -> u64;
-    /// Writes one; `false` if it can't be written so.
+    /// 0x1b is the APIC base; [`x86_64::CR8`] is none of these); `None` where that is #GP.
+    fn local_read(&mut self, register: u32) -> Option<u64>;
+    /// Writes one; `false` where that is #GP.
     fn local_write(&mut self, register: u32, value: u64) -> bool;
     /// The hart takes the interrupt that an interrupt controller shows at its pin.
     fn acknowledge(&mut self, pin: u32, vector: u8);

@@ -31,6 +31,22 @@ pub struct Ready {
     /// The UART of port 0 has room for a byte. A live door offers one only then; a replaying door
     /// need not look, since the log holds what was offered.
     pub console: bool,
+    /// The keyboard has room for a key.
+    pub key: bool,
+    /// The network device of port 0 has a buffer for a frame.
+    pub frame: bool,
+}
+
+impl Ready {
+    /// Whether there is room for this input; some need none.
+    pub fn takes(&self, input: &Input) -> bool {
+        match input {
+            Input::Console { port, .. } => *port != 0 || self.console,
+            Input::Key { .. } => self.key,
+            Input::Frame { port, .. } => *port != 0 || self.frame,
+            Input::DiskBlock { .. } | Input::Debugger(_) | Input::Reset => true,
+        }
+    }
 }
 
 /// How a machine whose harts all wait goes on.

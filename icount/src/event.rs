@@ -30,6 +30,20 @@ pub enum Input {
         /// [`BLOCK_SIZE`] bytes.
         data: Vec<u8>,
     },
+    /// A key of the keyboard went down or up.
+    Key {
+        /// Make code in scan code set 1; 0xe0 in the high byte where it has that prefix.
+        code: u16,
+        /// Down, else up.
+        down: bool,
+    },
+    /// An Ethernet frame arrived.
+    Frame {
+        /// The network port's number.
+        port: u8,
+        /// The frame without its checksum.
+        data: Vec<u8>,
+    },
     /// A debugger wrote into the live machine.
     Debugger(DebuggerWrite),
     /// The reset button.
@@ -71,6 +85,17 @@ pub enum Effect {
         /// What was stored or loaded, zero-extended.
         value: u64,
     },
+    /// A hart accessed an I/O port (x86).
+    Port {
+        /// A store, not a load.
+        write: bool,
+        /// Its number.
+        port: u16,
+        /// Bytes: 1, 2 or 4.
+        size: u8,
+        /// What was stored or loaded, zero-extended.
+        value: u32,
+    },
     /// An interrupt line changed.
     Line {
         /// The line's number at its interrupt controller.
@@ -100,6 +125,15 @@ pub enum Effect {
         port: u8,
         /// The byte.
         byte: u8,
+    },
+    /// An Ethernet frame left.
+    FrameOut {
+        /// The network port's number.
+        port: u8,
+        /// Bytes.
+        len: u16,
+        /// [`digest`] of the bytes.
+        digest: u64,
     },
     /// Another hart steps from here on.
     HartSwitch {
@@ -185,6 +219,8 @@ impl Input {
         match self {
             Self::Console { .. } => Kind::ConsoleIn,
             Self::DiskBlock { .. } => Kind::Disk,
+            Self::Key { .. } => Kind::Key,
+            Self::Frame { .. } => Kind::Net,
             Self::Debugger(_) => Kind::Debugger,
             Self::Reset => Kind::Reset,
         }
@@ -197,6 +233,8 @@ impl Effect {
     pub const fn kind(&self) -> Kind {
         match self {
             Self::Mmio { .. } => Kind::Mmio,
+            Self::Port { .. } => Kind::Port,
+            Self::FrameOut { .. } => Kind::Net,
             Self::Line { .. } => Kind::Line,
             Self::Interrupt { .. } => Kind::Irq,
             Self::Dma { .. } => Kind::Dma,
@@ -263,6 +301,10 @@ impl fmt::Display for Input {
             Self::DiskBlock { drive, block, data } => {
                 write!(f, "drive {drive} block {block}, {} bytes", data.len())
             }
+            Self::Key { code, down } => {
+                write!(f, "key {code:#x} {}", if *down { "down" } else { "up" })
+            }
+            Self::Frame { port, data } => write!(f, "network port {port}, {} bytes", data.len()),
             Self::Debugger(DebuggerWrite::Memory { addr, bytes }) => {
                 write!(f, "[{addr:#x}] = {}", Hex { bytes, short: true })
             }
@@ -293,6 +335,18 @@ impl fmt::Display for Effect {
             } => {
                 let (word, arrow) = if write { ("write", "<-") } else { ("read", "->") };
                 write!(f, "{word:<5} [{addr:#x}]/{size} {arrow} {value:#x}")
+            }
+            Self::Port {
+                write,
+                port,
+                size,
+                value,
+            } => {
+                let (word, arrow) = if write { ("write", "<-") } else { ("read", "->") };
+                write!(f, "{word:<5} port {port:#x}/{size} {arrow} {value:#x}")
+            }
+            Self::FrameOut { port, len, digest } => {
+                write!(f, "network port {port}, {len} bytes, digest {digest:#x}")
             }
             Self::Line { line, level } => {
                 write!(f, "line {line} {}", if level { "up" } else { "down" })
@@ -357,6 +411,15 @@ fn input_fields<M: SerializeMap>(input: &Input, map: &mut M) -> Result<(), M::Er
             map.serialize_entry("len", &data.len())?;
             map.serialize_entry("digest", &hex(digest(data)))
         }
+        Input::Key { code, down } => {
+            map.serialize_entry("code", code)?;
+            map.serialize_entry("down", down)
+        }
+        Input::Frame { port, data } => {
+            map.serialize_entry("port", port)?;
+            map.serialize_entry("len", &data.len())?;
+            map.serialize_entry("digest", &hex(digest(data)))
+        }
         Input::Debugger(DebuggerWrite::Memory { addr, bytes }) => {
             map.serialize_entry("addr", &hex(*addr))?;
             map.serialize_entry("bytes", &Hex { bytes, short: false }.to_string())
@@ -386,6 +449,22 @@ fn effect_fields<M: SerializeMap>(effect: &Effect, map: &mut M) -> Result<(), M:
             map.serialize_entry("addr", &hex(addr))?;
             map.serialize_entry("size", &size)?;
             map.serialize_entry("value", &hex(value))
+        }
+        Effect::Port {
+            write,
+            port,
+            size,
+            value,
+        } => {
+            map.serialize_entry("write", &write)?;
+            map.serialize_entry("port", &port)?;
+            map.serialize_entry("size", &size)?;
+            map.serialize_entry("value", &hex(value.into()))
+        }
+        Effect::FrameOut { port, len, digest } => {
+            map.serialize_entry("port", &port)?;
+            map.serialize_entry("len", &len)?;
+            map.serialize_entry("digest", &hex(digest))
         }
         Effect::Line { line, level } => {
             map.serialize_entry("line", &line)?;

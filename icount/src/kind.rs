@@ -28,11 +28,17 @@ pub enum Kind {
     Disk,
     /// A debugger's write.
     Debugger,
+    /// An I/O port access by a hart (x86).
+    Port,
+    /// A key went down or up.
+    Key,
+    /// A frame came or left.
+    Net,
 }
 
 impl Kind {
     /// All of them, in the order of help texts.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Mmio,
         Self::Line,
         Self::Irq,
@@ -44,6 +50,9 @@ impl Kind {
         Self::ConsoleIn,
         Self::Disk,
         Self::Debugger,
+        Self::Port,
+        Self::Key,
+        Self::Net,
     ];
 
     /// Its name in listings, JSON and filters.
@@ -61,6 +70,9 @@ impl Kind {
             Self::ConsoleIn => "console-in",
             Self::Disk => "disk",
             Self::Debugger => "debugger",
+            Self::Port => "port",
+            Self::Key => "key",
+            Self::Net => "net",
         }
     }
 

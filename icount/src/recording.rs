@@ -68,7 +68,7 @@ impl<L: Door> Door for Recording<L> {
         let Some(input) = &self.held else {
             return Ok(None);
         };
-        if matches!(input, Input::Console { port: 0, .. }) && !ready.console {
+        if !ready.takes(input) {
             return Ok(None);
         }
         self.log.input(at, time, input)?;
@@ -159,7 +159,11 @@ mod tests {
     use super::*;
     use crate::{Body, Due, Event, LogReader, ScriptedDoor};
 
-    const READY: Ready = Ready { console: true };
+    const READY: Ready = Ready {
+        console: true,
+        key: true,
+        frame: true,
+    };
 
     fn noise(n: u64) -> Effect {
         Effect::Dma {

@@ -71,6 +71,7 @@ impl Toy {
         }
         let ready = Ready {
             console: self.state & 3 != 0 || self.waiting,
+            ..Ready::default()
         };
         while let Some(input) = door.input(self.at, self.now(), ready)? {
             match input {
@@ -419,7 +420,11 @@ fn an_effect_ahead_of_a_due_input_diverges() {
     let (_folder, path) = in_temp();
     let log = LogWriter::create(&path, NonZeroU64::MIN).unwrap();
     let mut door = Recording::new(ScriptedDoor::new().typing(Due::At(Icount(5)), b"k"), log);
-    let ready = Ready { console: true };
+    let ready = Ready {
+        console: true,
+        key: true,
+        frame: true,
+    };
     let (at, time) = (Icount(5), VirtualTime(5));
     assert_eq!(door.input(Icount(4), VirtualTime(4), ready).unwrap(), None);
     assert_eq!(door.input(at, time, Ready::default()).unwrap(), None, "no room");

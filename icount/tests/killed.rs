@@ -22,7 +22,18 @@ fn record_for_ever(path: &Path) {
     let mut out = std::io::stdout();
     for step in 0.. {
         let (at, time) = (Icount(step), VirtualTime(step));
-        let Some(Input::Console { byte, .. }) = door.input(at, time, Ready { console: true }).unwrap() else {
+        let Some(Input::Console { byte, .. }) = door
+            .input(
+                at,
+                time,
+                Ready {
+                    console: true,
+                    key: true,
+                    frame: true,
+                },
+            )
+            .unwrap()
+        else {
             return;
         };
         writeln!(out, "delivered {step} {byte}").unwrap();

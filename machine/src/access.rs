@@ -39,6 +39,11 @@ pub(crate) enum Place {
 
 /// Translates `len` bytes at `va`, all in one page, for an access; caches the translation.
 pub(crate) fn part(cpu: &dyn Cpu, sys: &mut System, va: u64, len: u64, access: Access) -> Result<Part, Trap> {
+    // A helper may have changed who accesses (x86: descriptor tables are read as the supervisor).
+    let key = cpu.data_space();
+    if sys.space_key != Some(key) {
+        sys.select_space(key);
+    }
     let cached = sys
         .memory
         .data(sys.space)
@@ -197,6 +202,14 @@ pub(crate) fn store(cpu: &dyn Cpu, sys: &mut System, va: u64, size: Size, value:
             },
             None,
         ) => {
+            if sys
+                .memory
+                .ram()
+                .page_of(addr)
+                .is_some_and(|page| sys.memory.ram().is_rom(page))
+            {
+                return Ok(());
+            }
             sys.memory.write(Some(cpu), addr, size, value);
             tohost(sys, addr, size);
             regrant(cpu, sys, va, addr);
@@ -213,9 +226,9 @@ pub(crate) fn store(cpu: &dyn Cpu, sys: &mut System, va: u64, size: Size, value:
         }
         (first, Some(second)) => {
             let bytes = value.to_le_bytes();
-            sys.memory.write_bytes(first.addr, &bytes[..first.len as usize]);
-            sys.memory
-                .write_bytes(second.addr, &bytes[first.len as usize..size.bytes() as usize]);
+            let (low, high) = bytes[..size.bytes() as usize].split_at(first.len as usize);
+            sys.write_ram(first.addr, low);
+            sys.write_ram(second.addr, high);
         }
     }
     if sys.memory.take_leave() {

@@ -55,12 +55,7 @@ impl Config {
     /// Checks what a file or a command line may have wrong.
     pub fn check(&self) -> Result<(), MachineError> {
         let wrong = |what: String| Err(MachineError::Config(what));
-        if self.board != "riscv-virt" {
-            return wrong(format!(
-                "there is no machine {:?}; there is riscv-virt",
-                self.board
-            ));
-        }
+        let board = crate::board::named(&self.board)?;
         if self.harts.is_empty() || self.harts.len() > MAX_HARTS as usize {
             return wrong(format!(
                 "{} harts; 1 to {MAX_HARTS} are possible",
@@ -73,11 +68,11 @@ impl Config {
                 self.memory
             ));
         }
-        if self.drives.len() > crate::board::MAX_DRIVES {
+        if self.drives.len() > board.drives {
             return wrong(format!(
                 "{} drives; at most {} are possible",
                 self.drives.len(),
-                crate::board::MAX_DRIVES
+                board.drives
             ));
         }
         Ok(())

@@ -8,6 +8,7 @@ use crate::access::{Part, Place, Refused, check, load, part, regrant, store};
 use crate::memory::Guards;
 use crate::ram::PAGE;
 use crate::system::System;
+use crate::wiring::Local;
 
 impl Context for System {
     fn now(&self) -> u64 {
@@ -60,6 +61,7 @@ impl Context for System {
 
     fn protection_changed(&mut self) {
         self.memory.drop_translations();
+        self.space_key = None;
         self.leave = true;
     }
 
@@ -72,21 +74,47 @@ impl Context for System {
         check(cpu, self, addr, len, access).or_else(|refused| self.refuse(refused))
     }
 
-    fn port_read(&mut self, _port: u16, size: Size) -> u64 {
-        size.mask()
+    fn port_read(&mut self, port: u16, size: Size) -> u64 {
+        self.pio_read(port, size.bytes() as u8).into()
     }
 
-    fn port_write(&mut self, _port: u16, _size: Size, _value: u64) {}
-
-    fn local_read(&mut self, _register: u32) -> u64 {
-        0
+    fn port_write(&mut self, port: u16, size: Size, value: u64) {
+        self.pio_write(port, size.bytes() as u8, value as u32);
     }
 
-    fn local_write(&mut self, _register: u32, _value: u64) -> bool {
-        false
+    fn local_read(&mut self, register: u32) -> Option<u64> {
+        let local = self.wiring.local?;
+        let offset = (local.register)(register)?;
+        if (local.faults)(self.local_register(local, local.base), register, None) {
+            return None;
+        }
+        let value = self.with_device(local.device, |d, cx| d.read(cx, offset, 8));
+        self.after_device();
+        value
     }
 
-    fn acknowledge(&mut self, _pin: u32, _vector: u8) {}
+    fn local_write(&mut self, register: u32, value: u64) -> bool {
+        let Some(local) = self.wiring.local else {
+            return false;
+        };
+        let Some(offset) = (local.register)(register) else {
+            return false;
+        };
+        if (local.faults)(self.local_register(local, local.base), register, Some(value)) {
+            return false;
+        }
+        self.with_device(local.device, |d, cx| d.write(cx, offset, 8, value));
+        self.after_device();
+        true
+    }
+
+    fn acknowledge(&mut self, pin: u32, vector: u8) {
+        if let Some(local) = self.wiring.local {
+            let offset = (local.acknowledge)(pin);
+            self.with_device(local.device, |d, cx| d.write(cx, offset, 1, vector.into()));
+            self.after_device();
+        }
+    }
 
     fn shutdown(&mut self) {
         self.power = Some(Power::Reset);
@@ -149,10 +177,19 @@ impl Context for System {
 }
 
 impl System {
+    fn local_register(&mut self, local: Local, register: u32) -> u64 {
+        (local.register)(register)
+            .and_then(|offset| self.with_device(local.device, |d, cx| d.read(cx, offset, 8)))
+            .unwrap_or(0)
+    }
+
     /// Whether a part is RAM on which nobody looks at single accesses.
     fn is_plain(&self, part: Part) -> bool {
         let page = self.memory.ram().page_of(part.addr);
         matches!(part.place, Place::Ram)
-            && page.is_some_and(|page| !self.memory.guards(page).intersects(Guards::WATCH | Guards::HTIF))
+            && page.is_some_and(|page| {
+                !self.memory.ram().is_rom(page)
+                    && !self.memory.guards(page).intersects(Guards::WATCH | Guards::HTIF)
+            })
     }
 }

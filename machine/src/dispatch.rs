@@ -113,7 +113,7 @@ fn enter(
     let pc = run.cpu.pc();
     let layout = run.cpu.layout();
     let mode = run.cpu.block_mode();
-    run.sys.space = run.sys.memory.data_space(run.cpu.data_space());
+    run.sys.select_space(run.cpu.data_space());
     let code = run
         .sys
         .memory

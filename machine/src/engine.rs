@@ -114,8 +114,10 @@ pub(crate) enum Back {
     Tail,
 }
 
-/// An engine.
+/// An engine. It learns for which guest when a machine is built with it.
 pub struct Engine {
+    /// Whether to translate, and with which passes.
+    translates: Option<Passes>,
     jit: Option<Box<Jit>>,
     interp: Interp,
     breakpoints: Vec<u16>,
@@ -125,37 +127,44 @@ impl Engine {
     /// The interpreter.
     pub fn interp() -> Engine {
         Engine {
+            translates: None,
             jit: None,
             interp: Interp::new(),
             breakpoints: Vec::new(),
         }
     }
 
-    /// The JIT for a guest of this layout.
+    /// The engine of this kind.
     ///
     /// # Errors
-    /// The host lacks what translated code needs (AVX2, BMI2, FMA), or memory.
-    pub fn jit(layout: &'static Layout) -> Result<Engine, MachineError> {
-        let jit = Jit::new(layout, CODE_CACHE)?;
-        Ok(Engine {
-            jit: Some(Box::new(jit)),
-            ..Engine::interp()
-        })
+    /// The host lacks what translated code needs (AVX2, BMI2, FMA).
+    pub fn new(kind: EngineKind) -> Result<Engine, MachineError> {
+        let mut engine = Engine::interp();
+        if kind == EngineKind::Jit {
+            jit::supported().map_err(jit::JitError::from)?;
+            engine.translates = Some(Passes::all());
+        }
+        Ok(engine)
     }
 
-    /// The engine of this kind for `riscv-virt`.
+    /// Makes it an engine for a guest of this layout.
     ///
     /// # Errors
-    /// As [`Engine::jit`].
-    pub fn new(kind: EngineKind) -> Result<Engine, MachineError> {
-        match kind {
-            EngineKind::Jit => Engine::jit(&cpu::riscv64::slots::LAYOUT),
-            EngineKind::Interp => Ok(Engine::interp()),
+    /// There is no memory for code.
+    pub(crate) fn bind(&mut self, layout: &'static Layout) -> Result<(), MachineError> {
+        if let Some(passes) = self.translates {
+            let mut jit = Jit::new(layout, CODE_CACHE)?;
+            jit.set_passes(passes);
+            self.jit = Some(Box::new(jit));
         }
+        Ok(())
     }
 
     /// Which passes the JIT runs on blocks from now on.
     pub fn set_passes(&mut self, passes: Passes) {
+        if let Some(wanted) = &mut self.translates {
+            *wanted = passes;
+        }
         if let Some(jit) = &mut self.jit {
             jit.set_passes(passes);
         }

@@ -205,11 +205,9 @@ impl History {
         let first = checkpoints.load(first.at)?;
         let mut images = Images::new();
         let store = checkpoints.store().clone();
-        let ram_pages = manifest.config.memory / 4096;
         first.tree.for_each::<MachineError>(|key, page| {
-            if key < ram_pages {
-                let page = page.load(&store)?;
-                images.push((firmware::layout::RAM + key * 4096, page.to_vec()));
+            if let Some(addr) = board::page_address(&manifest.config, key)? {
+                images.push((addr, page.load(&store)?.to_vec()));
             }
             Ok(())
         })?;

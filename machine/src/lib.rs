@@ -37,6 +37,7 @@ pub mod stops;
 mod system;
 mod tables;
 mod verify;
+mod wiring;
 
 pub use config::{Config, HartStart, MODEL_VERSION};
 pub use debug::AddressKind;

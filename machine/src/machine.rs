@@ -14,7 +14,6 @@ use cpu::Cpu;
 use devices::{Input as DeviceInput, InputKind, Power};
 use icount::{Effect, End, Icount, Idle, Input, Ready, VirtualTime};
 
-use crate::board;
 use crate::dispatch::{Came, execute};
 use crate::engine::Engine;
 use crate::error::MachineError;
@@ -335,8 +334,11 @@ impl Machine {
 
     fn inputs(&mut self) -> Result<(), MachineError> {
         loop {
+            let wiring = &self.sys.wiring;
             let ready = Ready {
-                console: self.console().is_some_and(|i| self.accepts(i)),
+                console: self.accepts(wiring.consoles.first(), InputKind::Console),
+                key: self.accepts(wiring.keyboard.as_ref(), InputKind::Key),
+                frame: self.accepts(wiring.networks.first(), InputKind::Frame),
             };
             let (at, time) = (self.sys.at, self.sys.time());
             let Some(input) = self.sys.door.input(at, time, ready)? else {
@@ -350,12 +352,16 @@ impl Machine {
     /// Delivers an input that has been logged.
     pub(crate) fn deliver(&mut self, input: Input) {
         match input {
-            Input::Console { byte, .. } => {
-                if let Some(index) = self.console() {
-                    self.sys
-                        .with_device(index, |d, cx| d.input(cx, &DeviceInput::Console(byte)));
-                    self.sys.after_device();
-                }
+            Input::Console { port, byte } => {
+                let device = self.sys.wiring.consoles.get(usize::from(port)).copied();
+                self.hand_over(device, &DeviceInput::Console(byte));
+            }
+            Input::Key { code, down } => {
+                self.hand_over(self.sys.wiring.keyboard, &DeviceInput::Key { code, down });
+            }
+            Input::Frame { port, data } => {
+                let device = self.sys.wiring.networks.get(usize::from(port)).copied();
+                self.hand_over(device, &DeviceInput::Frame(data));
             }
             Input::DiskBlock { drive, block, data } => {
                 if let Ok(bytes) = data.as_slice().try_into() {
@@ -367,24 +373,23 @@ impl Machine {
         }
     }
 
-    fn console(&self) -> Option<usize> {
-        self.sys
-            .devices
-            .iter()
-            .position(|m| m.device.as_ref().is_some_and(|d| d.name() == "uart-16550a"))
+    fn hand_over(&mut self, device: Option<usize>, input: &DeviceInput) {
+        if let Some(index) = device {
+            self.sys.with_device(index, |d, cx| d.input(cx, input));
+            self.sys.after_device();
+        }
     }
 
-    fn accepts(&self, index: usize) -> bool {
-        self.sys.devices[index]
-            .device
-            .as_ref()
-            .is_some_and(|d| d.accepts(InputKind::Console))
+    fn accepts(&self, device: Option<&usize>, kind: InputKind) -> bool {
+        device
+            .and_then(|index| self.sys.devices[*index].device.as_ref())
+            .is_some_and(|d| d.accepts(kind))
     }
 
     pub(crate) fn apply_pins(&mut self) {
         for change in std::mem::take(&mut self.sys.pins) {
             if let Some(cpu) = self.harts.get_mut(change.hart as usize) {
-                cpu.set_pin(board::pin_number(change.pin), change.level);
+                cpu.set_pin((self.sys.wiring.pin)(change.pin), change.level);
             }
         }
         for (addr, len) in std::mem::take(&mut self.sys.dma_writes) {

@@ -184,7 +184,7 @@ impl Memory {
             return;
         }
         self.use_tables(false, space, va, translation);
-        let write = translation.write && self.guards[page as usize].is_empty();
+        let write = translation.write && self.guards[page as usize].is_empty() && !self.ram.is_rom(page);
         self.data[space].fill(va, self.ram.host(page), page, translation.read, write);
         if write {
             let new = Writer::One {

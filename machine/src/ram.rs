@@ -1,5 +1,8 @@
 //! Guest RAM: one anonymous mapping, aligned to 2 MiB with huge pages asked for, and no policy.
 //!
+//! It appears at one or a few places of the physical address space, the [`Region`]s; pages are numbered through all of
+//! them. The last region may be ROM: memory that the guest's stores don't reach.
+//!
 //! Translated code reads and writes it through raw addresses ([`Ram::host`]); Rust code goes through the
 //! methods here, which check bounds. Everything runs on one thread, and no reference into the mapping is
 //! ever handed out, so that a store of translated code can't contradict one.
@@ -14,10 +17,54 @@ use memmap2::MmapMut;
 pub const PAGE: u64 = 4096;
 const HUGE: usize = 2 << 20;
 
-/// The memory.
-pub struct Ram {
+/// A stretch of physical addresses with memory behind it, in whole pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// First address.
+    pub base: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Stores don't reach it.
+    pub rom: bool,
+}
+
+impl Region {
+    /// RAM of `len` bytes at `base`.
+    pub const fn ram(base: u64, len: u64) -> Region {
+        Region {
+            base,
+            len,
+            rom: false,
+        }
+    }
+}
+
+/// Physical address of the first byte of page `page` of these regions.
+pub fn address_of(regions: &[Region], page: u64) -> Option<u64> {
+    let mut offset = page.checked_mul(PAGE)?;
+    for region in regions {
+        if offset < region.len {
+            return Some(region.base + offset);
+        }
+        offset -= region.len;
+    }
+    None
+}
+
+#[derive(Clone, Copy)]
+struct Placed {
     base: u64,
     len: u64,
+    /// Of its first byte in the mapping.
+    offset: u64,
+}
+
+/// The memory.
+pub struct Ram {
+    placed: Vec<Placed>,
+    len: u64,
+    /// First page that is ROM.
+    rom: u64,
     data: *mut u8,
     _map: MmapMut,
 }
@@ -26,12 +73,25 @@ pub struct Ram {
 unsafe impl Send for Ram {}
 
 impl Ram {
-    /// Zeroed memory of `len` bytes (a multiple of [`PAGE`]) at guest-physical address `base`.
-    pub fn new(base: u64, len: u64) -> io::Result<Ram> {
-        assert!(
-            len.is_multiple_of(PAGE) && base.is_multiple_of(PAGE),
-            "RAM is whole pages"
-        );
+    /// Zeroed memory, of whole pages.
+    pub fn new(regions: &[Region]) -> io::Result<Ram> {
+        let (mut placed, mut len, mut rom) = (Vec::new(), 0, u64::MAX);
+        for region in regions {
+            assert!(
+                region.len.is_multiple_of(PAGE) && region.base.is_multiple_of(PAGE),
+                "RAM is whole pages"
+            );
+            assert!(region.rom || rom == u64::MAX, "ROM comes last");
+            if region.rom {
+                rom = rom.min(len / PAGE);
+            }
+            placed.push(Placed {
+                base: region.base,
+                len: region.len,
+                offset: len,
+            });
+            len += region.len;
+        }
         let mut map = MmapMut::map_anon(len as usize + HUGE)?;
         let offset = map.as_ptr().align_offset(HUGE);
         // SAFETY: the offset is below HUGE, by which the mapping is longer than `len`.
@@ -39,8 +99,9 @@ impl Ram {
         // A hint that may be refused; then pages are small and nothing else changes.
         let _ = map.advise(memmap2::Advice::HugePage);
         Ok(Ram {
-            base,
+            placed,
             len,
+            rom,
             data,
             _map: map,
         })
@@ -53,19 +114,33 @@ impl Ram {
 
     /// The page that holds physical address `addr`, if that is RAM.
     pub fn page_of(&self, addr: u64) -> Option<u64> {
-        let offset = addr.wrapping_sub(self.base);
-        (offset < self.len).then_some(offset / PAGE)
+        self.offset_of(addr, 1).map(|offset| offset / PAGE)
+    }
+
+    /// Whether a page is ROM.
+    pub fn is_rom(&self, page: u64) -> bool {
+        page >= self.rom
+    }
+
+    /// Where `len` bytes from `addr` are in the mapping, if they are all memory of one region.
+    #[inline]
+    fn offset_of(&self, addr: u64, len: u64) -> Option<u64> {
+        self.placed.iter().find_map(|region| {
+            let offset = addr.wrapping_sub(region.base);
+            (offset < region.len && len <= region.len - offset).then(|| region.offset + offset)
+        })
     }
 
     /// Whether `len` bytes from `addr` are all RAM.
     pub fn contains(&self, addr: u64, len: u64) -> bool {
-        let offset = addr.wrapping_sub(self.base);
-        offset < self.len && len <= self.len - offset
+        self.offset_of(addr, len).is_some()
     }
 
     /// Physical address of the first byte of a page.
     pub fn address_of(&self, page: u64) -> u64 {
-        self.base + page * PAGE
+        let offset = page * PAGE;
+        let region = self.placed.iter().rev().find(|region| region.offset <= offset);
+        region.map_or(offset, |region| region.base + (offset - region.offset))
     }
 
     /// Host address of a page, for translated code.
@@ -75,9 +150,11 @@ impl Ram {
     }
 
     fn pointer(&self, addr: u64, len: u64) -> *mut u8 {
-        assert!(self.contains(addr, len), "{len} bytes at {addr:#x} are not RAM");
+        let Some(offset) = self.offset_of(addr, len) else {
+            panic!("{len} bytes at {addr:#x} are not RAM");
+        };
         // SAFETY: just checked to lie within the mapping.
-        unsafe { self.data.add((addr - self.base) as usize) }
+        unsafe { self.data.add(offset as usize) }
     }
 
     /// Reads a little-endian value of `size`, at any alignment.

@@ -5,18 +5,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use cpu::Trap;
+use cpu::{SpaceKey, Trap};
 use devices::{BLOCK_SIZE, Device, DiskError, DmaError, HartPin, Power};
 use icount::{Clock, Door, DoorError, Effect, Icount, VirtualTime};
 
 use crate::disk::Disks;
 use crate::memory::Memory;
 use crate::stops::Watching;
+use crate::wiring::{Wiring, find};
 
-/// A device and the window through which harts reach it.
+/// A device of the board.
 pub(crate) struct Mapped {
+    /// Where harts reach it, for messages: the first address or port.
     pub base: u64,
-    pub len: u64,
     /// Absent while one of its methods runs.
     pub device: Option<Box<dyn Device>>,
 }
@@ -33,6 +34,7 @@ pub(crate) struct PinChange {
 pub(crate) struct System {
     pub memory: Memory,
     pub devices: Vec<Mapped>,
+    pub wiring: Wiring,
     /// Levels of the board's lines, by number.
     pub lines: Vec<bool>,
     /// Messages between devices, to be handed over after the running call.
@@ -54,8 +56,9 @@ pub(crate) struct System {
     pub device_deadline: Option<VirtualTime>,
     /// The one that the running budget was made for.
     pub seen_deadline: Option<VirtualTime>,
-    /// The running hart's data space.
+    /// The running hart's data space, and its key.
     pub space: usize,
+    pub space_key: Option<SpaceKey>,
     /// The running block must be left after the instruction.
     pub leave: bool,
     /// Steps of the budget that are left at the running helper, and those that it made beyond its own.
@@ -136,12 +139,15 @@ impl System {
         Ok(())
     }
 
-    /// Index of the device at physical address `addr`, and the offset in its window.
+    /// Makes the data space of `key` the one that accesses go through.
+    pub fn select_space(&mut self, key: SpaceKey) {
+        self.space = self.memory.data_space(key);
+        self.space_key = Some(key);
+    }
+
+    /// Index of the device at physical address `addr`, and the offset in its registers.
     pub fn device_at(&self, addr: u64, size: u64) -> Option<(usize, u64)> {
-        self.devices.iter().enumerate().find_map(|(i, m)| {
-            let offset = addr.wrapping_sub(m.base);
-            (offset < m.len && size <= m.len - offset).then_some((i, offset))
-        })
+        find(&self.wiring.memory, addr, size)
     }
 
     /// Calls `f` with a device and the rest of the machine as its context.
@@ -183,10 +189,50 @@ impl System {
         self.after_device();
     }
 
+    /// A guest's read of an I/O port.
+    pub fn pio_read(&mut self, port: u16, size: u8) -> u32 {
+        let value = match find(&self.wiring.ports, port.into(), size.into()) {
+            Some((index, offset)) => self.with_device(index, |d, cx| d.read(cx, offset, size)),
+            None => None,
+        };
+        let value = value.map_or(u32::MAX >> (32 - 8 * u32::from(size)), |value| value as u32);
+        self.tell(Effect::Port {
+            write: false,
+            port,
+            size,
+            value,
+        });
+        self.after_device();
+        value
+    }
+
+    /// A guest's write of an I/O port.
+    pub fn pio_write(&mut self, port: u16, size: u8, value: u32) {
+        self.tell(Effect::Port {
+            write: true,
+            port,
+            size,
+            value,
+        });
+        if let Some((index, offset)) = find(&self.wiring.ports, port.into(), size.into()) {
+            self.with_device(index, |d, cx| d.write(cx, offset, size, value.into()));
+        }
+        self.after_device();
+    }
+
+    /// Writes RAM where it isn't ROM, through the guards.
+    pub fn write_ram(&mut self, addr: u64, bytes: &[u8]) {
+        if let Some(page) = self.memory.ram().page_of(addr)
+            && !self.memory.ram().is_rom(page)
+        {
+            self.memory.write_bytes(addr, bytes);
+        }
+    }
+
     /// After a device acted: what is due may have changed.
     pub fn after_device(&mut self) {
         while let Some((addr, data)) = self.messages.pop_front() {
-            if let Some((index, offset)) = self.device_at(addr, 4) {
+            if let Some((index, offset)) = find(&self.wiring.messages, addr, 4) {
                 self.with_device(index, |d, cx| d.write(cx, offset, 4, data.into()));
             }
         }
@@ -279,7 +325,13 @@ impl devices::Context for System {
         self.messages.push_back((addr, data));
     }
 
-    fn frame_out(&mut self, _port: u8, _frame: &[u8]) {}
+    fn frame_out(&mut self, port: u8, frame: &[u8]) {
+        self.tell(Effect::FrameOut {
+            port,
+            len: u16::try_from(frame.len()).unwrap_or(u16::MAX),
+            digest: icount::digest(frame),
+        });
+    }
 
     fn dma_read(&mut self, addr: u64, buf: &mut [u8]) -> Result<(), DmaError> {
         let len = buf.len() as u64;

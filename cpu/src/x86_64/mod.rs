@@ -11,3 +11,6 @@
 pub mod flags;
 pub mod mode;
 pub mod slots;
+
+/// Number of CR8 for [`crate::Context::local_read`]: no MSR has it.
+pub const CR8: u32 = 0xffff_0008;

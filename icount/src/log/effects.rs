@@ -33,6 +33,9 @@ const CONSOLE_OUT: u8 = 7;
 const HART_SWITCH: u8 = 8;
 const RESET: u8 = 9;
 const POWER_OFF: u8 = 10;
+const PORT_READ: u8 = 11;
+const PORT_WRITE: u8 = 12;
+const FRAME_OUT: u8 = 13;
 const REPEAT: u8 = 15;
 
 /// Raw bytes after which a block is closed.
@@ -209,6 +212,18 @@ impl Encoder {
                 out.push(size);
                 put(out, value);
             }
+            Effect::Port {
+                port, size, value, ..
+            } => {
+                put(out, port.into());
+                out.push(size);
+                put(out, value.into());
+            }
+            Effect::FrameOut { port, len, digest } => {
+                out.push(port);
+                put(out, len.into());
+                out.extend_from_slice(&digest.to_le_bytes());
+            }
             Effect::Line { line, .. } => put(out, line.into()),
             Effect::Interrupt { cause } => put(out, cause),
             Effect::Dma {
@@ -230,6 +245,9 @@ const fn operation(effect: &Effect) -> u8 {
     match effect {
         Effect::Mmio { write: false, .. } => MMIO_READ,
         Effect::Mmio { write: true, .. } => MMIO_WRITE,
+        Effect::Port { write: false, .. } => PORT_READ,
+        Effect::Port { write: true, .. } => PORT_WRITE,
+        Effect::FrameOut { .. } => FRAME_OUT,
         Effect::Line { level: false, .. } => LINE_DOWN,
         Effect::Line { level: true, .. } => LINE_UP,
         Effect::Interrupt { .. } => INTERRUPT,
@@ -395,6 +413,17 @@ fn fields(operation: u8, bytes: &mut Bytes<'_>) -> Option<Result<Effect, Malform
             size: bytes.byte()?,
             value: bytes.number()?,
         },
+        PORT_READ | PORT_WRITE => Effect::Port {
+            write: operation == PORT_WRITE,
+            port: bytes.number32()?.try_into().ok()?,
+            size: bytes.byte()?,
+            value: bytes.number32()?,
+        },
+        FRAME_OUT => Effect::FrameOut {
+            port: bytes.byte()?,
+            len: bytes.number32()?.try_into().ok()?,
+            digest: fixed64(bytes)?,
+        },
         LINE_DOWN | LINE_UP => Effect::Line {
             line: bytes.number32()?,
             level: operation == LINE_UP,
@@ -404,11 +433,7 @@ fn fields(operation: u8, bytes: &mut Bytes<'_>) -> Option<Result<Effect, Malform
         },
         DMA_READ | DMA_WRITE => {
             let (addr, len) = (bytes.number()?, bytes.number32()?);
-            let mut digest = [0; 8];
-            for byte in &mut digest {
-                *byte = bytes.byte()?;
-            }
-            let digest = u64::from_le_bytes(digest);
+            let digest = fixed64(bytes)?;
             Effect::Dma {
                 write: operation == DMA_WRITE,
                 addr,
@@ -428,6 +453,14 @@ fn fields(operation: u8, bytes: &mut Bytes<'_>) -> Option<Result<Effect, Malform
         _ => return Some(Err("an unknown effect")),
     };
     Some(Ok(effect))
+}
+
+fn fixed64(bytes: &mut Bytes<'_>) -> Option<u64> {
+    let mut word = [0; 8];
+    for byte in &mut word {
+        *byte = bytes.byte()?;
+    }
+    Some(u64::from_le_bytes(word))
 }
 
 #[cfg(test)]

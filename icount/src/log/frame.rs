@@ -217,6 +217,8 @@ const CONSOLE: u8 = 0;
 const DEBUGGER_MEMORY: u8 = 1;
 const DEBUGGER_REGISTER: u8 = 2;
 const RESET: u8 = 3;
+const KEY: u8 = 4;
+const FRAME: u8 = 5;
 
 /// The payload of an input frame. A disk block is content and has a frame of its own: an empty
 /// one here.
@@ -225,6 +227,14 @@ pub fn encode_input(stand: &Stand, input: &Input) -> Option<Vec<u8>> {
     stand.encode(&mut out);
     match input {
         Input::Console { port, byte } => out.extend_from_slice(&[CONSOLE, *port, *byte]),
+        Input::Key { code, down } => {
+            out.extend_from_slice(&[KEY, u8::from(*down)]);
+            out.extend_from_slice(&code.to_le_bytes());
+        }
+        Input::Frame { port, data } => {
+            out.extend_from_slice(&[FRAME, *port]);
+            out.extend_from_slice(data);
+        }
         Input::Debugger(DebuggerWrite::Memory { addr, bytes }) => {
             out.push(DEBUGGER_MEMORY);
             put(&mut out, *addr);
@@ -257,6 +267,19 @@ fn decode_input_fields(bytes: &mut Bytes<'_>) -> Option<Input> {
         CONSOLE => Input::Console {
             port: bytes.byte()?,
             byte: bytes.byte()?,
+        },
+        KEY => {
+            let down = match bytes.byte()? {
+                0 => false,
+                1 => true,
+                _ => return None,
+            };
+            let code = u16::from_le_bytes([bytes.byte()?, bytes.byte()?]);
+            Input::Key { code, down }
+        }
+        FRAME => Input::Frame {
+            port: bytes.byte()?,
+            data: bytes.rest().to_vec(),
         },
         DEBUGGER_MEMORY => {
             let (addr, bytes) = (bytes.number()?, bytes.rest().to_vec());

@@ -22,6 +22,10 @@ pub fn effect() -> impl Strategy<Value = Effect> {
             .prop_map(|(write, addr, len, digest)| Effect::Dma { write, addr, len, digest }),
         1 => (any::<u8>(), any::<u8>()).prop_map(|(port, byte)| Effect::ConsoleOut { port, byte }),
         1 => any::<u8>().prop_map(|to| Effect::HartSwitch { to }),
+        2 => (any::<bool>(), any::<u16>(), any::<u32>(), 0u32..3)
+            .prop_map(|(write, port, value, log)| Effect::Port { write, port, size: 1 << log, value }),
+        1 => (any::<u8>(), any::<u16>(), any::<u64>())
+            .prop_map(|(port, len, digest)| Effect::FrameOut { port, len, digest }),
         1 => Just(Effect::Reset),
         1 => any::<u32>().prop_map(|code| Effect::PowerOff { code }),
     ]
@@ -40,6 +44,8 @@ pub fn input() -> impl Strategy<Value = Input> {
                 bytes,
             })
         }),
+        (any::<u16>(), any::<bool>()).prop_map(|(code, down)| Input::Key { code, down }),
+        (any::<u8>(), bytes()).prop_map(|(port, data)| Input::Frame { port, data }),
         Just(Input::Reset),
     ]
 }

@@ -9,8 +9,11 @@ use snapshot::{Checkpoint, CheckpointInfo, Checkpoints, ZERO_PAGE};
 
 use super::report::{EndOf, EventsAround, First};
 use super::{Failed, Options, blame};
+use crate::board;
+use crate::config::Config;
 use crate::error::MachineError;
 use crate::history::events_path;
+use crate::manifest::Manifest;
 use crate::state::DRIVES;
 
 /// Events of each that follow the difference in a report.
@@ -191,6 +194,7 @@ pub(crate) struct RootsCompared {
 
 impl RootsCompared {
     pub fn of(paths: [&Path; 2], options: &Options) -> Result<RootsCompared, Failed> {
+        let config = Manifest::read(paths[0]).map_err(blame(paths[0]))?.config;
         let [a, b] = paths;
         let left = Checkpoints::open(a).map_err(blame(a))?;
         let right = Checkpoints::open(b).map_err(blame(b))?;
@@ -200,7 +204,7 @@ impl RootsCompared {
         };
         for x in left.list() {
             let Some(y) = right.at(x.at) else { continue };
-            if !same(&left, &right, &x, &y, options).map_err(blame(a))? {
+            if !same(&config, &left, &right, &x, &y, options).map_err(blame(a))? {
                 compared.first = Some(First::Root {
                     at: x.at,
                     a: x.root.to_string(),
@@ -221,6 +225,7 @@ impl RootsCompared {
 
 /// Whether two snapshots are equal but for what is to be ignored.
 fn same(
+    config: &Config,
     left: &Checkpoints,
     right: &Checkpoints,
     a: &CheckpointInfo,
@@ -243,7 +248,7 @@ fn same(
             return Ok(());
         }
         let (p, q) = (load(p, left)?, load(q, right)?);
-        let base = firmware::layout::RAM + key * 4096;
+        let base = board::page_address(config, key)?.unwrap_or(0);
         let ignored =
             |i: usize| key & DRIVES == 0 && options.ignore.iter().any(|r| r.contains(&(base + i as u64)));
         same = (0..p.len()).all(|i| p[i] == q[i] || ignored(i));

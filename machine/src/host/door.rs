@@ -289,7 +289,11 @@ mod tests {
 
     const HERE: Icount = Icount(100);
     const NOW: VirtualTime = VirtualTime(100);
-    const READY: Ready = Ready { console: true };
+    const READY: Ready = Ready {
+        console: true,
+        key: true,
+        frame: true,
+    };
 
     fn door(control: &Control) -> (LiveDoor, Sink) {
         let sink = Sink::default();
@@ -336,7 +340,7 @@ mod tests {
         });
         assert_eq!(door.idle(HERE, NOW, None).unwrap(), Idle::Until(NOW));
         thread.join().unwrap();
-        assert_eq!(door.input(HERE, NOW, Ready { console: false }).unwrap(), None);
+        assert_eq!(door.input(HERE, NOW, Ready::default()).unwrap(), None);
         let key = Input::Console { port: 0, byte: b'k' };
         assert_eq!(door.input(HERE, NOW, READY).unwrap(), Some(key));
         control.close_input();
@@ -378,7 +382,7 @@ mod tests {
         control.type_byte(b'k');
         let (door, _) = door(&control);
         let mut door = door.clock(ClockMode::Real, NonZeroU64::MIN);
-        assert_eq!(door.input(HERE, NOW, Ready { console: false }).unwrap(), None);
+        assert_eq!(door.input(HERE, NOW, Ready::default()).unwrap(), None);
         let start = Instant::now();
         let deadline = VirtualTime(NOW.0 + 30_000_000);
         assert_eq!(

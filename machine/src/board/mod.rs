@@ -1,0 +1,226 @@
+//! Boards: what a machine is made of. Each is a file that says which devices there are and how they are connected; all
+//! else is the same for every one.
+//!
+//! | board        | file            | guest |
+//! |--------------|-----------------|-------|
+//! | `riscv-virt` | `riscv_virt.rs` | RISC-V: QEMU's `virt` map |
+
+mod riscv_virt;
+
+use cpu::{Cpu, Layout};
+use devices::Device;
+use icount::{Clock, Door, Icount};
+
+use crate::config::{Config, HartStart};
+use crate::disk::Disks;
+use crate::engine::Engine;
+use crate::error::MachineError;
+use crate::machine::Machine;
+use crate::memory::{Guards, Memory};
+use crate::ram::{PAGE, Ram, Region, address_of};
+use crate::schedule::Schedule;
+use crate::stops::Watching;
+use crate::system::{Mapped, System};
+use crate::wiring::{Window, Wiring};
+
+/// What is in memory at power-on: address and bytes; all else is zero.
+pub type Images = Vec<(u64, Vec<u8>)>;
+
+/// A board.
+#[derive(Clone, Copy)]
+pub(crate) struct Board {
+    /// Its name.
+    pub name: &'static str,
+    /// The most drives.
+    pub drives: usize,
+    /// Memory, given its size.
+    pub regions: fn(&Config) -> Vec<Region>,
+    /// Devices and how they are connected.
+    pub devices: fn(&Config) -> Devices,
+    /// Number of interrupt lines.
+    pub lines: usize,
+    /// A hart, by its number.
+    pub hart: fn(&Config, u8) -> Box<dyn Cpu>,
+    /// Brings a hart to its state at power-on.
+    pub start: fn(&mut dyn Cpu, &HartStart),
+    /// The slots of its harts.
+    pub layout: &'static Layout,
+}
+
+/// Devices of a board.
+pub(crate) struct Devices {
+    pub devices: Vec<Box<dyn Device>>,
+    pub wiring: Wiring,
+}
+
+impl Devices {
+    /// None yet, with pins numbered by `pin`.
+    pub fn new(pin: fn(devices::HartPin) -> u32) -> Devices {
+        Devices {
+            devices: Vec::new(),
+            wiring: Wiring {
+                memory: Vec::new(),
+                ports: Vec::new(),
+                messages: Vec::new(),
+                pin,
+                consoles: Vec::new(),
+                keyboard: None,
+                networks: Vec::new(),
+                local: None,
+            },
+        }
+    }
+
+    /// Adds a device; its index.
+    pub fn add(&mut self, device: Box<dyn Device>) -> usize {
+        self.devices.push(device);
+        self.devices.len() - 1
+    }
+
+    /// Adds a device whose registers, from the first on, are `len` bytes at `base`; its index.
+    pub fn add_at(&mut self, base: u64, len: u64, device: Box<dyn Device>) -> usize {
+        let device = self.add(device);
+        self.wiring.memory.push(Window {
+            base,
+            len,
+            device,
+            offset: 0,
+        });
+        device
+    }
+}
+
+/// All boards.
+const BOARDS: [Board; 1] = [riscv_virt::BOARD];
+
+/// The board of that name.
+pub(crate) fn named(name: &str) -> Result<Board, MachineError> {
+    let board = BOARDS.into_iter().find(|board| board.name == name);
+    board.ok_or_else(|| {
+        let names = BOARDS.map(|board| board.name).join(", ");
+        MachineError::Config(format!("there is no machine {name:?}; there are {names}"))
+    })
+}
+
+/// The most drives that a board takes.
+///
+/// # Errors
+/// There is no such board.
+pub fn most_drives(board: &str) -> Result<usize, MachineError> {
+    Ok(named(board)?.drives)
+}
+
+/// Physical address of the first byte of a page of memory.
+pub(crate) fn page_address(config: &Config, page: u64) -> Result<Option<u64>, MachineError> {
+    Ok(address_of(&(named(&config.board)?.regions)(config), page))
+}
+
+/// Builds the machine as it is at power-on.
+pub fn build(
+    config: &Config,
+    images: Images,
+    door: Box<dyn Door + Send>,
+    mut engine: Engine,
+) -> Result<Machine, MachineError> {
+    config.check()?;
+    let board = named(&config.board)?;
+    engine.bind(board.layout)?;
+    let regions = (board.regions)(config);
+    let ram = Ram::new(&regions).map_err(|source| MachineError::Memory {
+        bytes: config.memory,
+        source,
+    })?;
+    for (addr, bytes) in &images {
+        // An image may go on in the next region (ROM behind RAM); whole pages of it must be somewhere.
+        let there = bytes
+            .chunks(PAGE as usize)
+            .zip(0u64..)
+            .all(|(chunk, i)| ram.contains(addr + i * PAGE, chunk.len() as u64));
+        if !there {
+            return Err(MachineError::Config(format!(
+                "{} bytes at {addr:#x} are outside of memory; give the machine more --memory",
+                bytes.len(),
+            )));
+        }
+    }
+    let Devices { devices, wiring } = (board.devices)(config);
+    let devices = devices.into_iter().enumerate();
+    let devices = devices.map(|(index, device)| Mapped {
+        base: wiring
+            .memory
+            .iter()
+            .chain(&wiring.ports)
+            .find(|w| w.device == index)
+            .map_or(0, |w| w.base),
+        device: Some(device),
+    });
+    let mut sys = System {
+        memory: Memory::new(ram),
+        devices: devices.collect(),
+        wiring,
+        lines: vec![false; board.lines],
+        messages: Default::default(),
+        pins: Vec::new(),
+        clock: Clock::new(config.ns_per_step),
+        at: Icount(0),
+        current: 0,
+        door,
+        failed: None,
+        untold: Vec::new(),
+        disks: Disks::new(config.drives.clone()),
+        power: None,
+        device_deadline: None,
+        seen_deadline: None,
+        space: 0,
+        space_key: None,
+        leave: false,
+        left: 0,
+        more_steps: 0,
+        end_slice: false,
+        torn: false,
+        trap: None,
+        watching: Watching::default(),
+        dma_writes: Vec::new(),
+        tohost: config.tohost,
+        straddlers: Default::default(),
+    };
+    load(&mut sys, &images);
+    if let Some(page) = config.tohost.and_then(|word| sys.memory.ram().page_of(word)) {
+        sys.memory.guard(page, Guards::HTIF);
+    }
+    let mut harts: Vec<Box<dyn Cpu>> = (0..config.harts.len() as u8)
+        .map(|id| (board.hart)(config, id))
+        .collect();
+    start(board, config, &mut harts);
+    let schedule = Schedule::new(config.slice, config.schedule_seed);
+    let config = config.clone();
+    let reset = move |sys: &mut System, harts: &mut [Box<dyn Cpu>]| {
+        for index in 0..sys.devices.len() {
+            sys.with_device(index, |d, cx| d.reset(cx));
+        }
+        sys.after_device();
+        sys.memory.zero();
+        load(sys, &images);
+        start(board, &config, harts);
+    };
+    Ok(Machine::new(harts, sys, engine, schedule, Box::new(reset)))
+}
+
+fn load(sys: &mut System, images: &Images) {
+    for (addr, bytes) in images {
+        for (chunk, i) in bytes.chunks(PAGE as usize).zip(0u64..) {
+            sys.memory.write_bytes(addr + i * PAGE, chunk);
+        }
+    }
+}
+
+fn start(board: Board, config: &Config, harts: &mut [Box<dyn Cpu>]) {
+    for (cpu, start) in harts.iter_mut().zip(&config.harts) {
+        (board.start)(&mut **cpu, start);
+    }
+}
+
+/// Spreads the user's seed over the bytes that an entropy source starts from.
+pub fn seed_bytes(seed: u64) -> [u8; 32] {
+    *blake3::hash(&seed.to_le_bytes()).as_bytes()
+}

@@ -1,0 +1,57 @@
+//! How a board's devices are connected: which addresses, ports and pins are whose.
+
+use devices::HartPin;
+
+/// Addresses (or ports) behind which registers of a device stand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    /// First address or port.
+    pub base: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Index of the device.
+    pub device: usize,
+    /// Offset in the device's registers of the first byte.
+    pub offset: u64,
+}
+
+/// The first window that all of an access lies in: the device, and the offset in its registers.
+pub(crate) fn find(windows: &[Window], addr: u64, size: u64) -> Option<(usize, u64)> {
+    windows.iter().find_map(|w| {
+        let offset = addr.wrapping_sub(w.base);
+        (offset < w.len && size <= w.len - offset).then(|| (w.device, w.offset + offset))
+    })
+}
+
+/// Where the registers of each hart's own interrupt controller are (x86: the local APIC).
+#[derive(Clone, Copy)]
+pub(crate) struct Local {
+    /// Index of the device that has them all; it tells the harts apart by who asks.
+    pub device: usize,
+    /// Offset of a register by the number that [`cpu::Context::local_read`] has for it.
+    pub register: fn(u32) -> Option<u64>,
+    /// Whether a write (with this value) or a read of a register is a fault, given register [`Local::base`].
+    pub faults: fn(u64, u32, Option<u64>) -> bool,
+    /// Number of the register that `faults` wants to know.
+    pub base: u32,
+    /// Offset to which a vector is written when the interrupt shown at a pin is taken.
+    pub acknowledge: fn(u32) -> u64,
+}
+
+/// See the module's documentation. Earlier windows hide later ones.
+#[derive(Clone)]
+pub(crate) struct Wiring {
+    pub memory: Vec<Window>,
+    pub ports: Vec<Window>,
+    /// Where messages between devices go.
+    pub messages: Vec<Window>,
+    /// The number of a hart's pin.
+    pub pin: fn(HartPin) -> u32,
+    /// The device of each console port.
+    pub consoles: Vec<usize>,
+    /// The device that takes keys.
+    pub keyboard: Option<usize>,
+    /// The device of each network port.
+    pub networks: Vec<usize>,
+    pub local: Option<Local>,
+}
