@@ -1,7 +1,7 @@
 //! The machine that a user describes: its options, and the files that they name.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::Read;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use firmware::layout;
 use machine::board::Images;
 use machine::boot::{Bios, Boot, prepare};
 use machine::disk::DriveConfig;
-use machine::host::{DriveImage, Drives};
+use machine::host::{DriveImage, Drives, open_file};
 use machine::{Config, MachineError};
 
 use crate::outcome::Usage;
@@ -167,14 +167,11 @@ impl MachineArguments {
     /// Reads a file that must fit into the guest's memory; a larger one is not read at all.
     fn read(&self, path: &Path, option: &str) -> Result<Vec<u8>> {
         let what = || format!("{option} {}", path.display());
-        let file = File::open(path).with_context(what)?;
-        let metadata = file.metadata().with_context(what)?;
-        if metadata.is_dir() {
-            anyhow::bail!("{}: it is a folder", what());
-        }
         let mut bytes = Vec::new();
-        // A pipe or device has no length to be known before.
-        file.take(self.memory + 1)
+        // The file may grow while it is read.
+        open_file(path, OpenOptions::new().read(true))
+            .with_context(what)?
+            .take(self.memory + 1)
             .read_to_end(&mut bytes)
             .with_context(what)?;
         if bytes.len() as u64 > self.memory {

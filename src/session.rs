@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use icount::{DoorError, End, Icount, Input};
 use machine::check::{Checked, Lead};
 use machine::host::{ClockMode, Console, ConsoleScript, Control, Drives, HostError, Keyboard, LiveDoor};
-use machine::host::{Request, Signals, Stopwatch};
+use machine::host::{Request, Signals, Stopwatch, read_text};
 use machine::{FirstStep, History, Machine, MachineError, Stopped, Stops};
 
 use crate::engine::EngineArgument;
@@ -322,7 +322,7 @@ impl Session {
 }
 
 fn read_script(path: &std::path::Path) -> Result<ConsoleScript, HostError> {
-    let text = std::fs::read_to_string(path).map_err(|source| HostError::File {
+    let text = read_text(path, 1 << 20).map_err(|source| HostError::File {
         action: "read the console script",
         path: path.into(),
         source,

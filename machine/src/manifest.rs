@@ -10,9 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{Config, MODEL_VERSION};
 use crate::error::MachineError;
+use crate::host::read_text;
 
 /// Version of the folder's layout.
 pub const FORMAT_VERSION: u32 = 1;
+
+/// Bytes of the longest manifest that is read: many times what the longest command line makes.
+const LONGEST: u64 = 16 << 20;
 
 const NAME: &str = "manifest.json";
 
@@ -85,7 +89,7 @@ impl Manifest {
             format: u32,
         }
         let path = dir.join(NAME);
-        let text = fs::read_to_string(&path).map_err(|source| MachineError::File {
+        let text = read_text(&path, LONGEST).map_err(|source| MachineError::File {
             path: path.clone(),
             source,
         })?;

