@@ -30,6 +30,8 @@ mod chipset;
 mod config;
 mod function;
 mod msix;
+#[cfg(test)]
+mod qemu;
 mod routing;
 #[cfg(test)]
 mod tests;
