@@ -31,6 +31,48 @@ pub enum FirmwareError {
         /// What the file is, with its article.
         found: String,
     },
+    /// The file is nothing that a PC can start. The caller's choice of file.
+    #[error(
+        "this is {found}; a bzImage, or an ELF kernel with a PVH or 64-bit entry or a multiboot header, is needed"
+    )]
+    NotBootable {
+        /// What the file is, with its article.
+        found: String,
+    },
+    /// The Linux kernel is from before what is needed to start it. The file's fault.
+    #[error("the bzImage is too old: {what}")]
+    TooOld {
+        /// What it lacks.
+        what: String,
+    },
+    /// A firmware ROM has a size that no ROM has. The file's fault.
+    #[error("a BIOS has a multiple of 64 KiB up to 4 MiB; this file has {size} bytes")]
+    BiosSize {
+        /// Size of the file.
+        size: u64,
+    },
+    /// The command line can't be passed on. The caller's configuration.
+    #[error("the kernel's command line can't be used: {what}")]
+    CommandLine {
+        /// Why not.
+        what: String,
+    },
+    /// There is no place for the initial RAM disk. The file's fault, or RAM is too small.
+    #[error(
+        "the initial RAM disk ({size:#x} bytes) doesn't fit between the kernel and {end:#x}; more RAM may help"
+    )]
+    Initrd {
+        /// Size of the file.
+        size: u64,
+        /// Where it must end at the latest.
+        end: u64,
+    },
+    /// There is no such machine. The caller's configuration.
+    #[error("the machine can't be built: {what}")]
+    Machine {
+        /// What is wrong with it.
+        what: String,
+    },
     /// The image doesn't lie inside RAM. The file's fault, or RAM is too small.
     #[error("the image wants {size:#x} bytes at {start:#x}, but RAM is {ram:#x} bytes at {base:#x}")]
     OutsideRam {

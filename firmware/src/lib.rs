@@ -4,6 +4,7 @@
 //! - [`load_kernel`], [`load_raw`]: ELF, Linux Image, gzip, raw
 //! - [`riscv_virt_fdt`]: the device tree
 //! - [`sbi`], [`reset_rom`], [`fw_dynamic_info`]: the built-in firmware, and what enters firmware
+//! - [`x86`]: the same for the x86-64 PC: bzImage, PVH, multiboot, BIOS, ACPI
 //! - [`demo`], [`smp_demo`], [`fp_mix`], [`paging`]: bare-metal guests
 //!
 //! Nothing here reads a file or knows a device: callers hand over byte slices and copy the results
@@ -23,6 +24,7 @@ mod loader;
 mod reset;
 #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
 mod sbi;
+pub mod x86;
 
 pub use error::FirmwareError;
 pub use fdt::{FdtConfig, MAX_HARTS, RISCV_EXTENSIONS, riscv_virt_fdt};

@@ -249,10 +249,9 @@ fn calls_answer_like_opensbi() {
 
 /// The images that `tests/images.sh riscv64` fetches.
 fn images() -> Option<PathBuf> {
-    let root = std::env::var_os("TICKBACK_IMAGES")
+    let images = std::env::var_os("TICKBACK_IMAGES")
         .map(PathBuf::from)
-        .unwrap_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/images")));
-    let images = root.join("riscv64");
+        .unwrap_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target/images/riscv64")));
     if images.join("vmlinux").exists() && images.join("initramfs.cpio.gz").exists() {
         return Some(images);
     }

@@ -19,7 +19,7 @@ const CTX: Ctx = Ctx {
 };
 const HEADER_SIZE: u64 = 64;
 
-fn malformed(what: impl ToString) -> FirmwareError {
+pub(crate) fn malformed(what: impl ToString) -> FirmwareError {
     FirmwareError::Malformed {
         kind: KIND,
         what: what.to_string(),
@@ -35,13 +35,13 @@ fn wrong(found: &str) -> FirmwareError {
 
 pub(super) fn load(bytes: &[u8], ram: Ram) -> Result<Loaded, FirmwareError> {
     let header = header(bytes)?;
-    let mut loadable = loadable(bytes, &header)?;
+    let mut loadable = loadable(bytes, program_headers(bytes, &header, CTX)?)?;
     // Firmware that relocates itself is linked at 0: move it up as a whole.
     let lowest = loadable.iter().map(|p| p.p_paddr).min().unwrap_or(0);
     let highest = loadable.iter().map(|p| p.p_paddr.saturating_add(p.p_memsz)).max();
     let moved = if header.e_type == ET_DYN && lowest < ram.base {
         ram.base - lowest
-    } else if highest.is_some_and(|end| end <= ram.base - KERNEL_OFFSET) {
+    } else if lowest == 0 && highest.is_some_and(|end| end <= ram.base - KERNEL_OFFSET) {
         // A kernel (Linux's vmlinux) linked for physical 0, to run wherever it is put, as its Image is.
         ram.base + KERNEL_OFFSET - lowest
     } else {
@@ -125,11 +125,21 @@ fn header(bytes: &[u8]) -> Result<Header, FirmwareError> {
     Ok(header)
 }
 
-/// The program headers that occupy memory, each with its bytes inside the file.
-fn loadable(bytes: &[u8], header: &Header) -> Result<Vec<ProgramHeader>, FirmwareError> {
+/// All program headers.
+pub(crate) fn program_headers(
+    bytes: &[u8],
+    header: &Header,
+    ctx: Ctx,
+) -> Result<Vec<ProgramHeader>, FirmwareError> {
     let start = usize::try_from(header.e_phoff).map_err(malformed)?;
-    let count = usize::from(header.e_phnum);
-    let headers = ProgramHeader::parse(bytes, start, count, CTX).map_err(malformed)?;
+    ProgramHeader::parse(bytes, start, header.e_phnum.into(), ctx).map_err(malformed)
+}
+
+/// Of these program headers those that occupy memory, each with its bytes inside the file.
+pub(crate) fn loadable(
+    bytes: &[u8],
+    headers: Vec<ProgramHeader>,
+) -> Result<Vec<ProgramHeader>, FirmwareError> {
     let mut loadable = Vec::new();
     for p in headers {
         if p.p_type != PT_LOAD || p.p_memsz == 0 {
@@ -155,7 +165,8 @@ fn loadable(bytes: &[u8], header: &Header) -> Result<Vec<ProgramHeader>, Firmwar
     Ok(loadable)
 }
 
-fn segment(bytes: &[u8], p: &ProgramHeader) -> Result<Segment, FirmwareError> {
+/// The segment of a program header that [`loadable`] has let through.
+pub(crate) fn segment(bytes: &[u8], p: &ProgramHeader) -> Result<Segment, FirmwareError> {
     let start = usize::try_from(p.p_offset).map_err(malformed)?;
     let size = usize::try_from(p.p_filesz).map_err(malformed)?;
     let content = bytes.get(start..).and_then(|rest| rest.get(..size));
@@ -169,7 +180,7 @@ fn segment(bytes: &[u8], p: &ProgramHeader) -> Result<Segment, FirmwareError> {
 
 /// Where a linked (virtual) address lies in physical memory. An entry that no virtual range holds may
 /// already be physical.
-fn physical(loadable: &[ProgramHeader], address: u64) -> Option<u64> {
+pub(crate) fn physical(loadable: &[ProgramHeader], address: u64) -> Option<u64> {
     let within = |start: u64, size: u64| address.checked_sub(start).filter(|&o| o < size);
     loadable
         .iter()

@@ -12,7 +12,7 @@
 //! loader returns is never larger than RAM. Sources: the ELF-64 object file format 1.5; Linux
 //! Documentation/arch/riscv/boot-image-header.rst.
 
-mod elf;
+pub(crate) mod elf;
 mod image;
 
 use crate::FirmwareError;
@@ -41,6 +41,16 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// Bytes and nothing behind them.
+    pub(crate) fn new(address: u64, bytes: Vec<u8>) -> Segment {
+        let mem_size = bytes.len() as u64;
+        Segment {
+            address,
+            bytes,
+            mem_size,
+        }
+    }
+
     /// First address past the segment.
     pub fn end(&self) -> u64 {
         self.address + self.mem_size
@@ -133,13 +143,8 @@ pub fn load_raw(bytes: &[u8], address: u64, base: u64, mem_size: u64) -> Result<
         return Err(FirmwareError::Empty);
     }
     Ram { base, size: mem_size }.check(address, bytes.len() as u64)?;
-    let segment = Segment {
-        address,
-        bytes: bytes.to_vec(),
-        mem_size: bytes.len() as u64,
-    };
     Ok(Loaded {
-        segments: vec![segment],
+        segments: vec![Segment::new(address, bytes.to_vec())],
         entry: address,
         kind: KernelKind::Raw,
         compressed: false,
@@ -148,7 +153,7 @@ pub fn load_raw(bytes: &[u8], address: u64, base: u64, mem_size: u64) -> Result<
     })
 }
 
-const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
+pub(crate) const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
 
 fn load_unpacked(bytes: &[u8], ram: Ram) -> Result<Loaded, FirmwareError> {
     if bytes.starts_with(b"\x7fELF") {
@@ -164,7 +169,7 @@ fn load_unpacked(bytes: &[u8], ram: Ram) -> Result<Loaded, FirmwareError> {
 }
 
 /// Unpacks at most `limit` bytes.
-fn gunzip(bytes: &[u8], limit: u64) -> Result<Vec<u8>, FirmwareError> {
+pub(crate) fn gunzip(bytes: &[u8], limit: u64) -> Result<Vec<u8>, FirmwareError> {
     let mut unpacked = Vec::new();
     let mut reader = flate2::read::GzDecoder::new(bytes).take(limit.saturating_add(1));
     match reader.read_to_end(&mut unpacked) {
@@ -177,7 +182,7 @@ fn gunzip(bytes: &[u8], limit: u64) -> Result<Vec<u8>, FirmwareError> {
 }
 
 /// The little-endian `u64` at `at`.
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     let field = bytes.get(at..at.checked_add(8)?)?;
     Some(u64::from_le_bytes(field.try_into().ok()?))
 }
