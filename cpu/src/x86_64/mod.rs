@@ -9,8 +9,10 @@
 //! Source: Intel 64 and IA-32 Architectures Software Developer's Manual (SDM), volumes 1 to 3.
 
 pub mod flags;
+pub mod helper;
 pub mod mode;
 pub mod slots;
+pub mod trap;
 
 /// Number of CR8 for [`crate::Context::local_read`]: no MSR has it.
 pub const CR8: u32 = 0xffff_0008;
