@@ -21,6 +21,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use crate::fake::Fake;
 use crate::{Clint, Device, Plic, Rtc, Uart};
 
+const PROGRAM: &str = "qemu-system-riscv64";
+const MACHINE: &str = "-machine virt -bios none -smp 2 -serial null";
 const CLINT: u64 = 0x200_0000;
 const PLIC: u64 = 0xc00_0000;
 const RTC: u64 = 0x10_1000;
@@ -28,17 +30,19 @@ const UART: u64 = 0x1000_0000;
 const DATE: u64 = 1_577_836_800_000_000_000; // 2020-01-01
 const MSR: u64 = UART + 6;
 
-struct Qemu {
+/// A QEMU that stands at its first instruction and hears qtest's commands.
+pub(crate) struct Qemu {
     child: Child,
     to: ChildStdin,
     from: BufReader<ChildStdout>,
 }
 
 impl Qemu {
-    fn start() -> Qemu {
-        let mut child = Command::new("qemu-system-riscv64")
-            .args("-machine virt -nodefaults -display none -bios none -S -smp 2".split(' '))
-            .args("-serial null -qtest stdio -qtest-log /dev/null".split(' '))
+    /// Starts QEMU for a machine (`-machine` and more, words apart by one space).
+    pub fn start(program: &str, machine: &str) -> Qemu {
+        let mut child = Command::new(program)
+            .args(machine.split(' '))
+            .args("-nodefaults -display none -S -qtest stdio -qtest-log /dev/null".split(' '))
             .args(["-rtc", "base=2020-01-01T00:00:00,clock=vm"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -50,16 +54,21 @@ impl Qemu {
     }
 
     /// Sends a command and returns what QEMU said behind OK.
-    fn command(&mut self, command: &str) -> String {
+    pub fn command(&mut self, command: &str) -> String {
         writeln!(self.to, "{command}").unwrap();
         let mut line = String::new();
         self.from.read_line(&mut line).unwrap();
         line.strip_prefix("OK").expect(&line).trim().to_string()
     }
 
-    fn read(&mut self, addr: u64, size: u8) -> u64 {
-        let value = self.command(&format!("read{} {addr:#x}", letter(size)));
+    /// The number with which it answers a command.
+    pub fn ask(&mut self, command: &str) -> u64 {
+        let value = self.command(command);
         u64::from_str_radix(value.trim_start_matches("0x"), 16).unwrap()
+    }
+
+    fn read(&mut self, addr: u64, size: u8) -> u64 {
+        self.ask(&format!("read{} {addr:#x}", letter(size)))
     }
 
     fn write(&mut self, addr: u64, size: u8, value: u64) {
@@ -113,18 +122,18 @@ impl Board {
     }
 }
 
-struct Random(u64);
+pub(crate) struct Random(pub u64);
 
 impl Random {
     /// xorshift64*.
-    fn next(&mut self, below: u64) -> u64 {
+    pub fn next(&mut self, below: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % below
     }
 
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.next(of.len() as u64) as usize]
     }
 }
@@ -176,16 +185,13 @@ fn register(random: &mut Random) -> (u64, u8, u64) {
 }
 
 /// Whether QEMU can be asked; if not, the skip is told to whoever runs the tests.
-fn installed() -> bool {
-    let found = Command::new("qemu-system-riscv64")
-        .arg("--version")
-        .output()
-        .is_ok();
+pub(crate) fn installed(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok();
     if !found && let Some(skips) = std::env::var_os("TICKBACK_SKIPS") {
         let skips = std::fs::OpenOptions::new().append(true).create(true).open(skips);
         skips
             .unwrap()
-            .write_all(b"devices against QEMU: qemu-system-riscv64 is not installed\n")
+            .write_all(format!("devices against QEMU: {program} is not installed\n").as_bytes())
             .unwrap();
     }
     found
@@ -193,12 +199,12 @@ fn installed() -> bool {
 
 #[test]
 fn qemu_reads_the_same() {
-    if !installed() {
+    if !installed(PROGRAM) {
         return;
     }
     let mut random = Random(0x7ec4_bacc);
     for round in 0..40 {
-        let (mut board, mut qemu) = (Board::new(), Qemu::start());
+        let (mut board, mut qemu) = (Board::new(), Qemu::start(PROGRAM, MACHINE));
         let mut history = Vec::new();
         // mtimecmp is undefined at reset, and QEMU's MCR has OUT2 set.
         for (addr, size) in [(CLINT + 0x4000, 8), (CLINT + 0x4008, 8), (UART + 4, 1)] {
