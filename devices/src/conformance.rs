@@ -11,10 +11,11 @@ use std::collections::BTreeMap;
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_oneof, proptest};
 
 use crate::fake::{Effect, Fake};
+use crate::ide::Unit;
 use crate::pc::{self, Cmos, FwCfg, I8042, Interrupts, Pit, Pm, TestDev, Vga, interrupts};
 use crate::pci::{MEMORY_WINDOW, Pci};
 use crate::virtio::{Blk, EmptySlot, Mmio, PciTransport, Rng, bridged, driver};
-use crate::{Clint, Device, DeviceError, Finisher, HartPin, Input, Plic, Rtc, Uart, VirtualTime};
+use crate::{Clint, Device, DeviceError, Finisher, HartPin, Ide, Input, Plic, Rtc, Uart, VirtualTime};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -244,6 +245,39 @@ const PCI: &[u64] = &{
     ]
 };
 
+fn ide() -> Ide {
+    let disk = Unit::Disk {
+        drive: 0,
+        sectors: 512,
+        read_only: false,
+        serial: "disk".to_string(),
+    };
+    let cdrom = Unit::Cdrom {
+        drive: 1,
+        sectors: 128,
+        serial: "cd".to_string(),
+    };
+    Ide::new([[Some(disk), None], [Some(cdrom), None]])
+}
+
+/// Reads: sectors of the disk by PIO, a sector of the disc by the bus master.
+fn started_ide(cx: &mut Fake) -> Vec<Op> {
+    cx.disk.insert((1, 0), [0xa5; crate::BLOCK_SIZE]);
+    let mut entry = (driver::DATA as u32).to_le_bytes().to_vec();
+    entry.extend([0, 8, 0, 0x80]);
+    cx.poke(driver::DATA + 0x1000, &entry);
+    let set = |offset, value| Op::Write(offset, 1, value);
+    let mut ops = vec![set(2, 3), set(3, 1), set(6, 0xe0), set(7, 0x20)];
+    ops.extend([Op::Write(0x2c, 4, driver::DATA + 0x1000), set(0x28, 9)]);
+    ops.extend([set(9, 1), set(0xf, 0xa0)]);
+    let words = [0x28, 0, 0, 0, 0x100, 0].map(|word| Op::Write(8, 2, word));
+    ops.extend(words);
+    ops.push(Op::Advance(50_600));
+    ops.extend((0..64).map(|_| Op::Read(0, 8)));
+    ops.push(Op::Advance(2_000));
+    ops
+}
+
 const VIRTIO: &[u64] = &[
     0x10, 0x14, 0x20, 0x24, 0x30, 0x34, 0x38, 0x44, 0x50, 0x50, 0x60, 0x64, 0x64, 0x70, 0x100,
 ];
@@ -321,6 +355,15 @@ fn subjects() -> Vec<Subject> {
             registers: &[0, 1, 1, 4, 8],
             size: pc::fw_cfg::SIZE,
             prepare: started_fw_cfg,
+        },
+        Subject {
+            make: || Box::new(ide()),
+            registers: &[
+                0, 0, 1, 2, 3, 4, 5, 6, 7, 7, 8, 8, 9, 0xa, 0xb, 0xc, 0xd, 0xe, 0xf, 0xf, 0x10, 0x14, 0x20,
+                0x22, 0x24, 0x28, 0x2a, 0x2c,
+            ],
+            size: crate::ide::SIZE,
+            prepare: started_ide,
         },
         Subject {
             make: || Box::new(Vga::new()),

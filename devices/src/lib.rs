@@ -29,6 +29,7 @@ mod device;
 #[cfg(test)]
 mod fake;
 pub mod finisher;
+pub mod ide;
 pub mod pc;
 pub mod pci;
 pub mod plic;
@@ -44,6 +45,7 @@ pub use context::{BLOCK_SIZE, Context, DiskError, DmaError, HartPin, Power};
 pub use device::{Device, Input, InputKind};
 pub use finisher::Finisher;
 pub use icount::VirtualTime;
+pub use ide::Ide;
 pub use pci::Pci;
 pub use plic::Plic;
 pub use rtc::Rtc;
