@@ -5,7 +5,7 @@ use super::{Bin, Cond, FBin, FCond, FUn, Fmt, Int, Rm, Rmw, Size, Un, Width};
 use std::cmp::Ordering;
 
 use crate::FloatRules;
-use crate::softfloat::{self as sf, Env, F32, F64, Flags, Format, Round};
+use crate::softfloat::{self as sf, Env, F32, F64, Flags, Format, Round, sse};
 
 /// A [`Un`] on a value.
 pub fn eval_un(op: Un, v: u64) -> u64 {
@@ -147,6 +147,7 @@ pub fn rounding(rm: Rm, fp_env: u64) -> Round {
 fn with_flags<T>(rules: FloatRules, rm: Rm, fp_env: &mut u64, f: impl FnOnce(Env, &mut Flags) -> T) -> T {
     let mut flags = Flags::empty();
     let env = match rules {
+        // Those of SSE's ops that come here (fused ones, unsigned conversions) no x86 guest has yet.
         FloatRules::Canonical | FloatRules::Sse => Env::riscv(rounding(rm, *fp_env)),
     };
     let result = f(env, &mut flags);
@@ -167,6 +168,13 @@ fn fbin<F: Format>(op: FBin, a: F::Bits, b: F::Bits, env: Env, flags: &mut Flags
 
 /// An [`FBin`] on two values; raises flags in `fp_env`.
 pub fn eval_fbin(rules: FloatRules, op: FBin, fmt: Fmt, rm: Rm, a: u64, b: u64, fp_env: &mut u64) -> u64 {
+    if rules == FloatRules::Sse {
+        let round = rounding(rm, *fp_env);
+        return match fmt {
+            Fmt::F32 => sse::binary::<F32>(op, round, a as u32, b as u32, fp_env).into(),
+            Fmt::F64 => sse::binary::<F64>(op, round, a, b, fp_env),
+        };
+    }
     with_flags(rules, rm, fp_env, |env, flags| match fmt {
         Fmt::F32 => fbin::<F32>(op, a as u32, b as u32, env, flags) as u64,
         Fmt::F64 => fbin::<F64>(op, a, b, env, flags),
@@ -176,6 +184,16 @@ pub fn eval_fbin(rules: FloatRules, op: FBin, fmt: Fmt, rm: Rm, a: u64, b: u64, 
 /// An [`FUn`] on a value; raises flags in `fp_env`.
 pub fn eval_fun(rules: FloatRules, op: FUn, fmt: Fmt, rm: Rm, v: u64, fp_env: &mut u64) -> u64 {
     const BOX: u64 = 0xffff_ffff_0000_0000;
+    if rules == FloatRules::Sse {
+        let round = rounding(rm, *fp_env);
+        match (op, fmt) {
+            (FUn::Sqrt, Fmt::F32) => return sse::sqrt::<F32>(round, v as u32, fp_env).into(),
+            (FUn::Sqrt, Fmt::F64) => return sse::sqrt::<F64>(round, v, fp_env),
+            (FUn::Convert, Fmt::F32) => return sse::convert::<F32, F64>(round, v as u32, fp_env),
+            (FUn::Convert, Fmt::F64) => return sse::convert::<F64, F32>(round, v, fp_env).into(),
+            (FUn::Neg | FUn::Abs | FUn::Unbox | FUn::Box, _) => {}
+        }
+    }
     match (op, fmt) {
         (FUn::Neg, Fmt::F32) => (v as u32 ^ 1 << 31) as u64,
         (FUn::Neg, Fmt::F64) => v ^ 1 << 63,
@@ -226,6 +244,19 @@ pub fn eval_ffma(
 
 /// An [`FCond`]; raises flags in `fp_env`.
 pub fn eval_fcmp(rules: FloatRules, cond: FCond, fmt: Fmt, a: u64, b: u64, fp_env: &mut u64) -> bool {
+    if rules == FloatRules::Sse {
+        let signalling = matches!(cond, FCond::Lt | FCond::Le | FCond::UnorderedSignal);
+        let order = match fmt {
+            Fmt::F32 => sse::compare::<F32>(signalling, a as u32, b as u32, fp_env),
+            Fmt::F64 => sse::compare::<F64>(signalling, a, b, fp_env),
+        };
+        return match cond {
+            FCond::Eq => order == Some(Ordering::Equal),
+            FCond::Lt | FCond::LtQuiet => order == Some(Ordering::Less),
+            FCond::Le | FCond::LeQuiet => matches!(order, Some(Ordering::Less | Ordering::Equal)),
+            FCond::Unordered | FCond::UnorderedSignal => order.is_none(),
+        };
+    }
     fn holds<F: Format>(cond: FCond, a: F::Bits, b: F::Bits, flags: &mut Flags) -> bool {
         match cond {
             FCond::Eq => sf::eq::<F>(a, b, flags),
@@ -258,6 +289,15 @@ pub fn eval_fclass(fmt: Fmt, v: u64) -> u64 {
 
 /// Float to integer; raises flags in `fp_env`.
 pub fn eval_ftoint(rules: FloatRules, fmt: Fmt, int: Int, rm: Rm, v: u64, fp_env: &mut u64) -> u64 {
+    if rules == FloatRules::Sse && matches!(int, Int::I32 | Int::I64) {
+        let round = rounding(rm, *fp_env);
+        return match (fmt, int) {
+            (Fmt::F32, Int::I32) => indefinite32(sse::integer::<F32, i32>(round, v as u32, fp_env)),
+            (Fmt::F64, Int::I32) => indefinite32(sse::integer::<F64, i32>(round, v, fp_env)),
+            (Fmt::F32, _) => indefinite64(sse::integer::<F32, i64>(round, v as u32, fp_env)),
+            (Fmt::F64, _) => indefinite64(sse::integer::<F64, i64>(round, v, fp_env)),
+        };
+    }
     fn convert<F: Format>(int: Int, v: F::Bits, round: Round, flags: &mut Flags) -> u64 {
         match int {
             Int::I32 => sf::to_i32::<F>(v, round, flags) as u32 as u64,
@@ -270,6 +310,16 @@ pub fn eval_ftoint(rules: FloatRules, fmt: Fmt, int: Int, rm: Rm, v: u64, fp_env
         Fmt::F32 => convert::<F32>(int, v as u32, env.round, flags),
         Fmt::F64 => convert::<F64>(int, v, env.round, flags),
     })
+}
+
+/// The integer indefinite for what doesn't fit (SDM 1, 4.2.1).
+fn indefinite32(result: Option<i32>) -> u64 {
+    result.unwrap_or(i32::MIN) as u32 as u64
+}
+
+/// See [`indefinite32`].
+fn indefinite64(result: Option<i64>) -> u64 {
+    result.unwrap_or(i64::MIN) as u64
 }
 
 /// Integer to float; raises flags in `fp_env`.

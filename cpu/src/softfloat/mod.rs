@@ -33,6 +33,7 @@ pub mod extended;
 mod format;
 mod fused;
 mod round;
+pub mod sse;
 
 pub use arith::{add, div, mul, sqrt, sub};
 pub use compare::{classify, compare, eq, le, lt, max, min};

@@ -14,4 +14,6 @@ mod cases;
 mod host;
 #[cfg(target_arch = "x86_64")]
 mod sse;
+#[cfg(target_arch = "x86_64")]
+mod sse_rules;
 mod ties;

@@ -10,7 +10,10 @@
 //!   right already (INVALID alone). This holds for signed types only; unsigned ones are software.
 //! - minsd and maxsd know neither the order of zeros nor NaNs.
 //! - DENORMAL is raised, and dropped whenever MXCSR is stored.
+//!
+//! A guest whose rules are SSE's own ([`FloatRules::Sse`]) needs none of that: the host's result is its.
 
+use cpu::FloatRules;
 use cpu::ir::{Class, FBin, FCond, FUn, Fmt, Int, Op, Rm as Rounding};
 use cpu::softfloat::Round;
 
@@ -52,8 +55,8 @@ impl Generator {
             }
             Op::ToBits(fmt, v) => self.bits(fmt == Fmt::F64, v.0),
             Op::FBin(op, fmt, rm, a, b) => match (op, rm) {
-                (FBin::Min | FBin::Max, _) => self.fextremum(op, fmt, a.0, b.0),
-                (_, Rounding::Dynamic) => self.farith(op, fmt, a.0, b.0),
+                (FBin::Min | FBin::Max, _) if !self.is_sse() => self.fextremum(op, fmt, a.0, b.0),
+                (FBin::Min | FBin::Max, _) | (_, Rounding::Dynamic) => self.farith(op, fmt, a.0, b.0),
                 (_, Rounding::Static(_)) => self.soft(Soft::Bin(op, fmt, rm), &[a.0, b.0], Class::F),
             },
             Op::FUn(op, fmt, rm, v) => self.fun(op, fmt, rm, v.0),
@@ -123,6 +126,9 @@ impl Generator {
 
     /// Puts the canonical NaN in the place of any other.
     fn canonical(&mut self, fmt: Fmt, x: Xmm) {
+        if self.is_sse() {
+            return;
+        }
         let d = fmt == Fmt::F64;
         self.a().fcompare(d, QUIET, x, x.into());
         let nan = self.jcc(Cc::P);
@@ -130,6 +136,11 @@ impl Generator {
             g.nan(d, x);
             Ends::GoesOn
         });
+    }
+
+    /// Whether the guest's rules are the host's own.
+    fn is_sse(&self) -> bool {
+        self.layout.float == FloatRules::Sse
     }
 
     fn nan(&mut self, d: bool, x: Xmm) {
@@ -143,7 +154,8 @@ impl Generator {
             FBin::Mul => 0x59,
             FBin::Sub => 0x5c,
             FBin::Div => 0x5e,
-            FBin::Min | FBin::Max => unreachable!("not arithmetic"),
+            FBin::Min => MIN,
+            FBin::Max => MAX,
         };
         let x = self.xmm(a);
         let y = self.float_operand(fmt, b);
@@ -294,6 +306,9 @@ impl Generator {
         let x = self.xmm(v);
         let dst = self.dest(&[]);
         self.a().int_from_float(fmt == Fmt::F64, w, truncate, dst, x);
+        if self.is_sse() {
+            return self.define(dst);
+        }
         // Overflows just for 0x80...
         self.a().alu_imm(w, Alu::Cmp, dst.into(), 1);
         let wrong = self.jcc(Cc::O);
