@@ -11,6 +11,8 @@ pub mod interrupts;
 pub mod pit;
 pub mod pm;
 mod ports;
+#[cfg(test)]
+mod qemu;
 pub mod testdev;
 pub mod vga;
 

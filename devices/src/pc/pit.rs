@@ -71,6 +71,8 @@ struct State {
 struct Counter {
     /// 0 to 5; none before the first control word.
     mode: Option<u8>,
+    /// Bits 5 to 0 of the control word, which the status gives back as they are.
+    word: u8,
     bcd: bool,
     /// Which bytes of a count are written and read: 1 low, 2 high, 3 low then high.
     access: u8,
@@ -104,6 +106,7 @@ impl Counter {
     fn new(gate: bool) -> Self {
         Counter {
             mode: None,
+            word: 3 << 4,
             bcd: false,
             access: 3,
             gate,
@@ -225,11 +228,7 @@ impl Counter {
             Run::Since(start) => t < start || self.next.is_some(),
             Run::Stopped(_) => false,
         } || self.register == 0;
-        u8::from(self.out(t)) << 7
-            | u8::from(null) << 6
-            | self.access << 4
-            | self.mode.unwrap_or(0) << 1
-            | u8::from(self.bcd)
+        u8::from(self.out(t)) << 7 | u8::from(null) << 6 | self.word
     }
 
     fn control(&mut self, word: u8) {
@@ -238,6 +237,7 @@ impl Counter {
                 mode @ 0..=5 => mode,
                 mode => mode & 3,
             }),
+            word: word & 0x3f,
             bcd: word & 1 != 0,
             access: word >> 4 & 3,
             ..Counter::new(self.gate)
@@ -359,7 +359,10 @@ impl Counter {
         } && self.next.is_none_or(|(_, at)| near(at));
         if !ticks {
             Err("a tick out of range")
-        } else if self.mode.is_some_and(|mode| mode > 5) || !(1..=3).contains(&self.access) {
+        } else if self.word > 0x3f
+            || self.mode.is_some_and(|mode| mode > 5)
+            || !(1..=3).contains(&self.access)
+        {
             Err("no such mode")
         } else if [self.from, self.register, self.next.map_or(0, |(count, _)| count)]
             .iter()
