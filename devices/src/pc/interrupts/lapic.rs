@@ -1,4 +1,4 @@
-//! One hart's local APIC: registers, priorities, errors and the timer. What it sends is a [`Request`] that [`super`] carries out.
+//! One hart's local APIC: registers, priorities and errors. What it sends is a [`Request`] that [`super`] carries out.
 //!
 //! ```text
 //!   MMIO offset  x2APIC MSR            MMIO offset  x2APIC MSR
@@ -14,87 +14,19 @@
 //!
 //! - A software-disabled APIC (SVR bit 8 clear) keeps what is in IRR and ISR, delivers nothing and takes only
 //!   NMI, INIT and start-up; all of its LVT is masked. One that IA32_APIC_BASE disables takes nothing and is reset.
-//! - The timer's input is 1 GHz: one tick a nanosecond of virtual time, before the divider. TSC-deadline mode takes
-//!   the TSC to be virtual nanoseconds too.
-//! - The count isn't counted down: it follows from when it was written. An expiry that would change nothing (masked, or its
+//! - The timer is [`super::timer`]'s. An expiry that would change nothing (masked, or its
 //!   vector is already in IRR) has no deadline.
 //! - LINT1 and the thermal and performance-counter entries have registers and no source. There is no CMCI entry.
 //! - EOI broadcast suppression (SVR bit 12) is there.
 //!
-//! Source: SDM 3A chapter 11 (12 in newer editions): 11.4 local APIC, 11.5 LVT and timer, 11.6 IPIs, 11.8 interrupt handling, 11.12 x2APIC.
+//! Source: SDM 3A chapter 11 (12 in newer editions): 11.4 local APIC, 11.5 LVT, 11.6 IPIs, 11.8 interrupt handling, 11.12 x2APIC.
 
 use serde::{Deserialize, Serialize};
 
+use super::registers::*;
+use super::timer::{Mode, Timer};
 use super::{Delivery, Destination, Message};
 use crate::VirtualTime;
-
-/// IA32_APIC_BASE: this is the bootstrap processor.
-pub const BASE_BSP: u64 = 1 << 8;
-/// IA32_APIC_BASE: x2APIC mode.
-pub const BASE_EXTD: u64 = 1 << 10;
-/// IA32_APIC_BASE: the local APIC is enabled.
-pub const BASE_EN: u64 = 1 << 11;
-/// Where the registers are at reset.
-pub const BASE_ADDRESS: u64 = 0xfee0_0000;
-/// Bits of IA32_APIC_BASE that can be written: enables and an address of 52 bits.
-const BASE_WRITABLE: u64 = 0x000f_ffff_ffff_f000 | BASE_EN | BASE_EXTD;
-
-/// IA32_APIC_BASE.
-const MSR_BASE: u32 = 0x1b;
-/// IA32_TSC_DEADLINE.
-const MSR_TSC_DEADLINE: u32 = 0x6e0;
-/// First and last MSR of the x2APIC.
-const MSR_FIRST: u32 = 0x800;
-const MSR_LAST: u32 = 0x8ff;
-
-// Registers by MMIO offset / 16, which is MSR - 0x800 too.
-const ID: u32 = 0x02;
-const VERSION: u32 = 0x03;
-const TPR: u32 = 0x08;
-const APR: u32 = 0x09;
-const PPR: u32 = 0x0a;
-const EOI: u32 = 0x0b;
-const RRD: u32 = 0x0c;
-const LDR: u32 = 0x0d;
-const DFR: u32 = 0x0e;
-const SVR: u32 = 0x0f;
-const ISR: u32 = 0x10;
-const TMR: u32 = 0x18;
-const IRR: u32 = 0x20;
-const IRR_LAST: u32 = 0x27;
-const ESR: u32 = 0x28;
-const ICR: u32 = 0x30;
-const ICR_HIGH: u32 = 0x31;
-const LVT: u32 = 0x32;
-const LVT_LAST: u32 = 0x37;
-const INITIAL_COUNT: u32 = 0x38;
-const CURRENT_COUNT: u32 = 0x39;
-const DIVIDE: u32 = 0x3e;
-const SELF_IPI: u32 = 0x3f;
-
-// Entries of the LVT, in the order of their registers.
-const TIMER: usize = 0;
-const LINT0: usize = 3;
-const ERROR: usize = 5;
-const ENTRIES: usize = 6;
-
-/// Version 0x14, 6 LVT entries, EOI broadcast suppression.
-const VERSION_VALUE: u32 = 0x14 | (ENTRIES as u32 - 1) << 16 | 1 << 24;
-const SVR_ENABLE: u32 = 1 << 8;
-const SVR_NO_BROADCAST: u32 = 1 << 12;
-const SVR_MASK: u32 = 0xff | SVR_ENABLE | SVR_NO_BROADCAST;
-const LVT_MASKED: u32 = 1 << 16;
-const LVT_LEVEL: u32 = 1 << 15;
-const LVT_REMOTE_IRR: u32 = 1 << 14;
-const LVT_STATUS: u32 = 1 << 12;
-/// What a write changes in each entry.
-const LVT_WRITABLE: [u32; ENTRIES] = [0x7_00ff, 0x1_07ff, 0x1_07ff, 0x1_a7ff, 0x1_a7ff, 0x1_00ff];
-const TIMER_MODE: u32 = 3 << 17;
-const PERIODIC: u32 = 1 << 17;
-const TSC_DEADLINE: u32 = 2 << 17;
-const DIVIDE_MASK: u32 = 0b1011;
-/// What an ICR keeps of its low half, and of what a write may set in x2APIC mode.
-const ICR_MASK: u32 = 0x000c_cfff;
 
 /// Errors, as ESR has them.
 const SEND_ILLEGAL_VECTOR: u32 = 1 << 5;
@@ -130,13 +62,7 @@ struct Core {
     irr: Bits,
     /// Of the vectors in IRR and ISR: those that were level-triggered.
     tmr: Bits,
-    initial_count: u32,
-    divide: u32,
-    /// The timer counts down from this...
-    from: u32,
-    /// ... since this time.
-    since: VirtualTime,
-    tsc_deadline: u64,
+    timer: Timer,
     /// When the timer next does something.
     due: Option<VirtualTime>,
 }
@@ -194,66 +120,13 @@ impl Core {
             isr: [0; 8],
             irr: [0; 8],
             tmr: [0; 8],
-            initial_count: 0,
-            divide: 0,
-            from: 0,
-            since: VirtualTime(0),
-            tsc_deadline: 0,
+            timer: Timer::default(),
             due: None,
         }
     }
 
-    fn timer_mode(&self) -> u32 {
-        self.lvt[TIMER] & TIMER_MODE
-    }
-
-    fn divisor(&self) -> u64 {
-        // Bits 0, 1 and 3: 2, 4, ... 128, and then 1.
-        let code = self.divide & 3 | self.divide >> 1 & 4;
-        if code == 7 { 1 } else { 2 << code }
-    }
-
-    fn current_count(&self, now: VirtualTime) -> u32 {
-        if self.timer_mode() == TSC_DEADLINE {
-            return 0;
-        }
-        let ticks = now.0.saturating_sub(self.since.0) / self.divisor();
-        let from = u64::from(self.from);
-        let count = if ticks < from {
-            from - ticks
-        } else if self.timer_mode() == PERIODIC && from != 0 && self.initial_count != 0 {
-            let initial = u64::from(self.initial_count);
-            initial - (ticks - from) % initial
-        } else {
-            0
-        };
-        count as u32
-    }
-
-    /// The timer goes on from what it holds, under settings that are about to change.
-    fn rebase(&mut self, now: VirtualTime) {
-        self.from = self.current_count(now);
-        self.since = now;
-    }
-
-    /// When the timer next expires after `now`.
-    fn expiry(&self, now: VirtualTime) -> Option<VirtualTime> {
-        if self.timer_mode() == TSC_DEADLINE {
-            return Some(VirtualTime(self.tsc_deadline)).filter(|&at| at > now);
-        }
-        if self.from == 0 {
-            return None;
-        }
-        let first = self.since.checked_add(u64::from(self.from) * self.divisor())?;
-        if first > now {
-            return Some(first);
-        }
-        let period = u64::from(self.initial_count) * self.divisor();
-        if self.timer_mode() != PERIODIC || period == 0 {
-            return None;
-        }
-        let periods = (now.0 - first.0) / period + 1;
-        first.checked_add(periods.checked_mul(period)?)
+    fn timer_mode(&self) -> Mode {
+        Mode::of(self.lvt[TIMER])
     }
 
     /// Puts a fixed interrupt into IRR.
@@ -293,26 +166,18 @@ impl Core {
         }
     }
 
-    /// Takes LVT's entry `index`, masked while the APIC is software-disabled.
+    /// Writes entry `index` of the LVT; it stays masked while the APIC is software-disabled.
     fn write_lvt(&mut self, now: VirtualTime, index: usize, value: u32) {
-        let old_mode = self.timer_mode();
-        if index == TIMER && value & TIMER_MODE != old_mode {
-            self.rebase(now);
+        if index == TIMER {
+            self.timer.change_mode(now, self.timer_mode(), Mode::of(value));
         }
         let entry = &mut self.lvt[index];
-        let writable = LVT_WRITABLE[index];
-        *entry = value & writable | *entry & LVT_REMOTE_IRR;
+        *entry = value & LVT_WRITABLE[index] | *entry & LVT_REMOTE_IRR;
         if *entry & LVT_LEVEL == 0 {
             *entry &= !LVT_REMOTE_IRR;
         }
         if self.svr & SVR_ENABLE == 0 {
             *entry |= LVT_MASKED;
-        }
-        let mode = self.timer_mode();
-        if mode != old_mode && (mode == TSC_DEADLINE || old_mode == TSC_DEADLINE) {
-            self.initial_count = 0;
-            self.from = 0;
-            self.tsc_deadline = 0;
         }
     }
 }
@@ -474,26 +339,21 @@ impl Lapic {
         let entry = core.lvt[TIMER];
         let vector = entry as u8;
         let nothing = entry & LVT_MASKED != 0 || get(&core.irr, vector) && !get(&core.tmr, vector);
-        core.due = if nothing { None } else { core.expiry(now) };
+        core.due = if nothing {
+            None
+        } else {
+            core.timer.expiry(now, core.timer_mode())
+        };
     }
 
     /// IA32_TSC_DEADLINE, 0 if it isn't armed.
     pub fn tsc_deadline(&self, now: VirtualTime) -> u64 {
-        if self.core.tsc_deadline > now.0 {
-            self.core.tsc_deadline
-        } else {
-            0
-        }
+        self.core.timer.tsc_deadline(now)
     }
 
     /// Writes IA32_TSC_DEADLINE; ignored in other timer modes.
     pub fn set_tsc_deadline(&mut self, now: VirtualTime, value: u64) {
-        if self.core.timer_mode() != TSC_DEADLINE {
-            return;
-        }
-        self.core.tsc_deadline = value;
-        if value != 0 && value <= now.0 {
-            self.core.tsc_deadline = 0;
+        if self.core.timer_mode() == Mode::TscDeadline && self.core.timer.set_tsc_deadline(now, value) {
             self.core.due = Some(now);
             self.catch_up(now);
         }
@@ -532,9 +392,9 @@ impl Lapic {
             ICR => core.icr as u32,
             ICR_HIGH if !x2apic => (core.icr >> 32) as u32,
             LVT..=LVT_LAST => core.lvt[(register - LVT) as usize],
-            INITIAL_COUNT => core.initial_count,
-            CURRENT_COUNT => core.current_count(now),
-            DIVIDE => core.divide,
+            INITIAL_COUNT => core.timer.initial_count(),
+            CURRENT_COUNT => core.timer.current_count(now, core.timer_mode()),
+            DIVIDE => core.timer.divide(),
             _ => {
                 self.core.error(ILLEGAL_REGISTER);
                 0
@@ -569,17 +429,8 @@ impl Lapic {
             }
             ICR_HIGH if !x2apic => core.icr = core.icr & 0xffff_ffff | u64::from(low & 0xff00_0000) << 32,
             LVT..=LVT_LAST => core.write_lvt(now, (register - LVT) as usize, low),
-            INITIAL_COUNT => {
-                if core.timer_mode() != TSC_DEADLINE {
-                    core.initial_count = low;
-                    core.from = low;
-                    core.since = now;
-                }
-            }
-            DIVIDE => {
-                core.rebase(now);
-                core.divide = low & DIVIDE_MASK;
-            }
+            INITIAL_COUNT => core.timer.start(now, core.timer_mode(), low),
+            DIVIDE => core.timer.set_divide(now, core.timer_mode(), low & DIVIDE_MASK),
             SELF_IPI if x2apic => {
                 let message = Message {
                     destination: Destination::Physical(u32::MAX),
@@ -654,58 +505,5 @@ impl Lapic {
             return None;
         }
         Some(Request::Send(message, to))
-    }
-}
-
-/// Whether a hart whose IA32_APIC_BASE is `base` takes #GP for reading (`write` is `None`) or writing MSR
-/// `msr`: IA32_APIC_BASE, IA32_TSC_DEADLINE, or one of 0x800 to 0x8ff. Another MSR is a fault.
-///
-/// The device itself ignores such accesses, so the hart must ask first (SDM 3A 11.12.1).
-pub fn msr_faults(base: u64, msr: u32, write: Option<u64>) -> bool {
-    match (msr, write) {
-        (MSR_BASE, None) | (MSR_TSC_DEADLINE, _) => false,
-        (MSR_BASE, Some(value)) => {
-            let reserved = !(BASE_WRITABLE | BASE_BSP);
-            let (old, new) = (base & (BASE_EN | BASE_EXTD), value & (BASE_EN | BASE_EXTD));
-            // SDM 3A 11.12.5: no way into x2APIC mode but from xAPIC mode, none from it but to off.
-            let forbidden = match new {
-                0 => false,
-                BASE_EN => old == BASE_EN | BASE_EXTD,
-                BASE_EXTD => true,
-                _ => old & BASE_EN == 0,
-            };
-            value & reserved != 0 || forbidden
-        }
-        (MSR_FIRST..=MSR_LAST, _) if base & (BASE_EN | BASE_EXTD) != BASE_EN | BASE_EXTD => true,
-        (MSR_FIRST..=MSR_LAST, None) => !matches!(
-            msr - MSR_FIRST,
-            ID | VERSION | TPR | PPR | LDR | SVR | ISR..=IRR_LAST | ESR | ICR | LVT..=LVT_LAST | INITIAL_COUNT
-                | CURRENT_COUNT | DIVIDE
-        ),
-        (MSR_FIRST..=MSR_LAST, Some(value)) => {
-            let allowed = match msr - MSR_FIRST {
-                TPR | SELF_IPI => 0xff,
-                EOI | ESR => 0,
-                SVR => SVR_MASK.into(),
-                ICR => 0xffff_ffff_0000_0000 | u64::from(ICR_MASK),
-                register @ LVT..=LVT_LAST => {
-                    let writable = LVT_WRITABLE[(register - LVT) as usize];
-                    u64::from(
-                        writable
-                            | LVT_STATUS
-                            | if writable & LVT_LEVEL != 0 {
-                                LVT_REMOTE_IRR
-                            } else {
-                                0
-                            },
-                    )
-                }
-                INITIAL_COUNT => 0xffff_ffff,
-                DIVIDE => DIVIDE_MASK.into(),
-                _ => return true,
-            };
-            value & !allowed != 0
-        }
-        _ => true,
     }
 }

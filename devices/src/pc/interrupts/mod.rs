@@ -36,15 +36,18 @@
 mod ioapic;
 mod lapic;
 mod pic;
+mod registers;
 #[cfg(test)]
 mod tests;
+mod timer;
 
 use serde::{Deserialize, Serialize};
 
 use self::ioapic::IoApic;
-pub use self::lapic::{BASE_ADDRESS, BASE_BSP, BASE_EN, BASE_EXTD, msr_faults};
 use self::lapic::{Lapic, Request, To};
 use self::pic::Pics;
+use self::registers::MSR_FIRST;
+pub use self::registers::{BASE_ADDRESS, BASE_BSP, BASE_EN, BASE_EXTD, msr_faults};
 use super::ports;
 use crate::{Context, Device, DeviceError, HartPin, Input, InputKind, VirtualTime, state};
 
@@ -77,8 +80,6 @@ pub const MESSAGES_SIZE: u64 = 0x10_0000;
 /// Size of the offset space in bytes.
 pub const SIZE: u64 = MESSAGES + MESSAGES_SIZE;
 
-/// The MSR whose register is at [`X2APIC`].
-const FIRST_MSR: u32 = 0x800;
 const X2APIC_END: u64 = X2APIC + 0x800;
 const IO_APIC_END: u64 = IO_APIC + 0x1000;
 const MESSAGES_END: u64 = MESSAGES + MESSAGES_SIZE;
@@ -322,7 +323,7 @@ impl Interrupts {
             }
             (X2APIC..X2APIC_END, 8) if offset.is_multiple_of(8) => {
                 let register = ((offset - X2APIC) / 8) as u32;
-                if msr_faults(local.base(), FIRST_MSR + register, Some(value)) {
+                if msr_faults(local.base(), MSR_FIRST + register, Some(value)) {
                     return;
                 }
                 local.write(now, register, value)
@@ -410,7 +411,7 @@ impl Device for Interrupts {
             (IO_APIC..IO_APIC_END, 4) => self.state.io_apic.read(offset - IO_APIC).into(),
             (X2APIC..X2APIC_END, 8) if offset.is_multiple_of(8) => {
                 let register = ((offset - X2APIC) / 8) as u32;
-                if msr_faults(local.base(), FIRST_MSR + register, None) {
+                if msr_faults(local.base(), MSR_FIRST + register, None) {
                     return 0;
                 }
                 local.read(now, hart, register)
