@@ -13,6 +13,7 @@ pub mod helper;
 pub mod mode;
 pub mod slots;
 pub mod trap;
+pub mod x87;
 
 /// Number of CR8 for [`crate::Context::local_read`]: no MSR has it.
 pub const CR8: u32 = 0xffff_0008;

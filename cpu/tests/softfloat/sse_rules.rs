@@ -99,8 +99,18 @@ fn special64(rng: &mut Rng) -> u64 {
 
 fn special32(rng: &mut Rng) -> u64 {
     const EDGES: [u32; 12] = [
-        0, 1, 0x7f_ffff, 0x80_0000, 0x80_0001, 0x3f80_0000, 0x7f7f_ffff, 0x7f80_0000, 0x7f80_0001, 0x7fc0_0000,
-        0x4f00_0000, 0x5f00_0000,
+        0,
+        1,
+        0x7f_ffff,
+        0x80_0000,
+        0x80_0001,
+        0x3f80_0000,
+        0x7f7f_ffff,
+        0x7f80_0000,
+        0x7f80_0001,
+        0x7fc0_0000,
+        0x4f00_0000,
+        0x5f00_0000,
     ];
     let r = rng.next();
     u64::from(match r % 4 {
@@ -127,7 +137,10 @@ macro_rules! checks {
             for case in 0..50_000 {
                 let csr = mxcsr(&mut rng);
                 let (a, b) = ($special(&mut rng), $special(&mut rng));
-                let (x, y) = (<$float>::from_bits(a as $bits), <$float>::from_bits(b as $bits));
+                let (x, y) = (
+                    <$float>::from_bits(a as $bits),
+                    <$float>::from_bits(b as $bits),
+                );
                 macro_rules! binary {
                     ($op:expr, $insn:literal) => {{
                         let mut r = x;
@@ -135,7 +148,12 @@ macro_rules! checks {
                         let mut env = u64::from(csr);
                         let ours = eval_fbin(Sse, $op, $fmt, Rm::Dynamic, a, b, &mut env);
                         let theirs = (u64::from(r.to_bits()), u64::from(after));
-                        assert_eq!((ours, env), theirs, "{:?} {a:#x} {b:#x} mxcsr {csr:#x} case {case}", $op);
+                        assert_eq!(
+                            (ours, env),
+                            theirs,
+                            "{:?} {a:#x} {b:#x} mxcsr {csr:#x} case {case}",
+                            $op
+                        );
                     }};
                 }
                 binary!(FBin::Add, $add);
@@ -148,12 +166,20 @@ macro_rules! checks {
                 let after = run!(csr, r, y, $sqrt);
                 let mut env = u64::from(csr);
                 let ours = eval_fun(Sse, FUn::Sqrt, $fmt, Rm::Dynamic, b, &mut env);
-                assert_eq!((ours, env), (r.to_bits().into(), after.into()), "sqrt {b:#x} mxcsr {csr:#x}");
+                assert_eq!(
+                    (ours, env),
+                    (r.to_bits().into(), after.into()),
+                    "sqrt {b:#x} mxcsr {csr:#x}"
+                );
                 let mut r: $other = 0.0;
                 let after = run!(csr, r, y, $convert);
                 let mut env = u64::from(csr);
                 let ours = eval_fun(Sse, FUn::Convert, $fmt, Rm::Dynamic, b, &mut env);
-                assert_eq!((ours, env), (r.to_bits().into(), after.into()), "convert {b:#x} mxcsr {csr:#x}");
+                assert_eq!(
+                    (ours, env),
+                    (r.to_bits().into(), after.into()),
+                    "convert {b:#x} mxcsr {csr:#x}"
+                );
                 for (signalling, (flags, after)) in [
                     (false, run_flags!(csr, x, y, $ucomi)),
                     (true, run_flags!(csr, x, y, $comi)),
@@ -167,17 +193,33 @@ macro_rules! checks {
                     let p = eval_fcmp(Sse, un, $fmt, a, b, &mut env);
                     let z = p || eval_fcmp(Sse, FCond::Eq, $fmt, a, b, &mut env);
                     let c = p || eval_fcmp(Sse, lt, $fmt, a, b, &mut env);
-                    assert_eq!(((z, p, c), env), (flags, after.into()), "comi {a:#x} {b:#x} mxcsr {csr:#x}");
+                    assert_eq!(
+                        ((z, p, c), env),
+                        (flags, after.into()),
+                        "comi {a:#x} {b:#x} mxcsr {csr:#x}"
+                    );
                 }
                 for (int, rm, (r, after)) in [
                     (Int::I32, Rm::Dynamic, run_int!(csr, y, $si32)),
                     (Int::I64, Rm::Dynamic, run_int!(csr, y, $si64)),
-                    (Int::I32, Rm::Static(Round::TowardZero), run_int!(csr, y, $tsi32)),
-                    (Int::I64, Rm::Static(Round::TowardZero), run_int!(csr, y, $tsi64)),
+                    (
+                        Int::I32,
+                        Rm::Static(Round::TowardZero),
+                        run_int!(csr, y, $tsi32),
+                    ),
+                    (
+                        Int::I64,
+                        Rm::Static(Round::TowardZero),
+                        run_int!(csr, y, $tsi64),
+                    ),
                 ] {
                     let mut env = u64::from(csr);
                     let ours = eval_ftoint(Sse, $fmt, int, rm, b, &mut env);
-                    assert_eq!((ours, env), (r, after.into()), "{int:?} {rm:?} {b:#x} mxcsr {csr:#x}");
+                    assert_eq!(
+                        (ours, env),
+                        (r, after.into()),
+                        "{int:?} {rm:?} {b:#x} mxcsr {csr:#x}"
+                    );
                 }
             }
         }
@@ -185,14 +227,46 @@ macro_rules! checks {
 }
 
 checks!(
-    binary64, f64, u64, Fmt::F64, f32, special64, "addsd {x}, {y}", "subsd {x}, {y}", "mulsd {x}, {y}",
-    "divsd {x}, {y}", "minsd {x}, {y}", "maxsd {x}, {y}", "sqrtsd {x}, {y}", "cvtsd2ss {x}, {y}",
-    "ucomisd {x}, {y}", "comisd {x}, {y}", "cvtsd2si {r:e}, {y}", "cvtsd2si {r:r}, {y}",
-    "cvttsd2si {r:e}, {y}", "cvttsd2si {r:r}, {y}"
+    binary64,
+    f64,
+    u64,
+    Fmt::F64,
+    f32,
+    special64,
+    "addsd {x}, {y}",
+    "subsd {x}, {y}",
+    "mulsd {x}, {y}",
+    "divsd {x}, {y}",
+    "minsd {x}, {y}",
+    "maxsd {x}, {y}",
+    "sqrtsd {x}, {y}",
+    "cvtsd2ss {x}, {y}",
+    "ucomisd {x}, {y}",
+    "comisd {x}, {y}",
+    "cvtsd2si {r:e}, {y}",
+    "cvtsd2si {r:r}, {y}",
+    "cvttsd2si {r:e}, {y}",
+    "cvttsd2si {r:r}, {y}"
 );
 checks!(
-    binary32, f32, u32, Fmt::F32, f64, special32, "addss {x}, {y}", "subss {x}, {y}", "mulss {x}, {y}",
-    "divss {x}, {y}", "minss {x}, {y}", "maxss {x}, {y}", "sqrtss {x}, {y}", "cvtss2sd {x}, {y}",
-    "ucomiss {x}, {y}", "comiss {x}, {y}", "cvtss2si {r:e}, {y}", "cvtss2si {r:r}, {y}",
-    "cvttss2si {r:e}, {y}", "cvttss2si {r:r}, {y}"
+    binary32,
+    f32,
+    u32,
+    Fmt::F32,
+    f64,
+    special32,
+    "addss {x}, {y}",
+    "subss {x}, {y}",
+    "mulss {x}, {y}",
+    "divss {x}, {y}",
+    "minss {x}, {y}",
+    "maxss {x}, {y}",
+    "sqrtss {x}, {y}",
+    "cvtss2sd {x}, {y}",
+    "ucomiss {x}, {y}",
+    "comiss {x}, {y}",
+    "cvtss2si {r:e}, {y}",
+    "cvtss2si {r:r}, {y}",
+    "cvttss2si {r:e}, {y}",
+    "cvttss2si {r:r}, {y}"
 );

@@ -1,6 +1,6 @@
 //! Every operation of `softfloat::extended` that is exact, against the host.
 
-use crate::host::{self, Insn, State};
+use crate::host::{self, Insn, Pointers, State};
 use crate::operands::{Random, count, specials};
 use cpu::softfloat::extended::{self as x, Comparison, Constant, F80, IntegerWidth, Operand, X87Env};
 
@@ -71,9 +71,11 @@ impl Case {
             // ST(4) to ST(7), the registers 0 to 3, are empty.
             tags: 0x00ff,
             st: [filler; 8],
-            memory: self.memory,
+            memory: [0; 112],
+            pointers: Pointers::default(),
             eflags: 0x8d5,
         };
+        expected.memory[..16].copy_from_slice(&self.memory);
         expected.st[0] = self.a;
         expected.st[1] = self.b;
         let host = insn.run(expected);
@@ -108,6 +110,7 @@ impl Case {
             env.status = env.status & !0x3800 | 5 << 11;
         }
         expected.status = env.status;
+        expected.pointers = host.pointers;
         // The tags are the stack's business; here they tell of a push or a pop, which TOP does too.
         expected.tags = host.tags;
         assert!(

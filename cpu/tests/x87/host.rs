@@ -9,6 +9,22 @@ use std::mem::transmute;
 #[repr(C, align(16))]
 pub struct Image(pub [u8; 112]);
 
+/// What an instruction may read or write.
+pub type Memory = [u8; 112];
+
+/// An `fxsave` image.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(16))]
+pub struct Large(pub [u8; 512]);
+
+/// The last opcode, instruction and data pointers, as far as an image has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pointers {
+    pub opcode: u16,
+    pub instruction: (u16, u32),
+    pub data: (u16, u32),
+}
+
 /// State around an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct State {
@@ -20,7 +36,9 @@ pub struct State {
     /// ST(0) to ST(7).
     pub st: [F80; 8],
     /// The memory operand.
-    pub memory: [u8; 16],
+    pub memory: Memory,
+    /// Last opcode, instruction and data pointers.
+    pub pointers: Pointers,
     /// ZF, PF, CF and the other status flags.
     pub eflags: u32,
 }
@@ -31,13 +49,19 @@ impl State {
         image.0[0..2].copy_from_slice(&self.control.to_le_bytes());
         image.0[4..6].copy_from_slice(&self.status.to_le_bytes());
         image.0[8..10].copy_from_slice(&self.tags.to_le_bytes());
+        let p = self.pointers;
+        image.0[12..16].copy_from_slice(&p.instruction.1.to_le_bytes());
+        image.0[16..18].copy_from_slice(&p.instruction.0.to_le_bytes());
+        image.0[18..20].copy_from_slice(&p.opcode.to_le_bytes());
+        image.0[20..24].copy_from_slice(&p.data.1.to_le_bytes());
+        image.0[24..26].copy_from_slice(&p.data.0.to_le_bytes());
         for (i, x) in self.st.iter().enumerate() {
             image.0[28 + 10 * i..][..10].copy_from_slice(&x.to_bytes());
         }
         image
     }
 
-    pub fn from_image(image: &Image, memory: [u8; 16], eflags: u32) -> Self {
+    pub fn from_image(image: &Image, memory: Memory, eflags: u32) -> Self {
         let word = |at: usize| u16::from_le_bytes(image.0[at..at + 2].try_into().unwrap());
         Self {
             control: word(0),
@@ -45,6 +69,11 @@ impl State {
             tags: word(8),
             st: std::array::from_fn(|i| F80::from_bytes(image.0[28 + 10 * i..][..10].try_into().unwrap())),
             memory,
+            pointers: Pointers {
+                opcode: word(18),
+                instruction: (word(16), u32::from(word(12)) | u32::from(word(14)) << 16),
+                data: (word(24), u32::from(word(20)) | u32::from(word(22)) << 16),
+            },
             eflags,
         }
     }
@@ -54,6 +83,9 @@ impl State {
 pub struct Insn {
     code: Mmap,
 }
+
+/// Where the instruction is in the mapping.
+const AT: usize = 4;
 
 const EFLAGS: u32 = 0x8d5;
 
@@ -73,12 +105,38 @@ impl Insn {
         }
     }
 
+    /// Its address.
+    pub fn address(&self) -> u64 {
+        self.code.as_ptr() as u64 + AT as u64
+    }
+
     pub fn run(&self, before: State) -> State {
+        self.run_with(before, &mut { before.memory })
+    }
+
+    /// With its memory operand at a place of the caller's.
+    pub fn run_with(&self, before: State, memory: &mut Memory) -> State {
+        *memory = before.memory;
+        // SAFETY: no instruction but those of `run_large` reaches beyond 112 bytes.
+        let (image, eflags) = unsafe { self.call(before, memory.as_mut_ptr()) };
+        State::from_image(&image, *memory, eflags)
+    }
+
+    /// An instruction with a memory operand of 512 bytes: `fxsave`, `fxrstor` with a harmless MXCSR.
+    pub fn run_large(&self, before: State, memory: &mut Large) -> State {
+        // SAFETY: the operand is as large as any.
+        let (image, eflags) = unsafe { self.call(before, memory.0.as_mut_ptr()) };
+        State::from_image(&image, before.memory, eflags)
+    }
+
+    /// # Safety
+    ///
+    /// The instruction reads and writes memory only where `memory` may be read and written.
+    unsafe fn call(&self, before: State, memory: *mut u8) -> (Image, u32) {
         let input = before.to_image();
         let mut output = Image([0; 112]);
-        let mut memory = before.memory;
         // SAFETY: the mapping holds a whole function of this signature, which reads 108 bytes at its first argument, writes
-        // as many at its second and at most 16 at its third, and keeps what the ABI says: fnsave leaves
+        // as many at its second and at its third what the caller vouches for, and keeps what the ABI says: fnsave leaves
         // the x87 as fninit does, and the state loaded has no exception pending that frstor or the instruction
         // could deliver.
         let eflags = unsafe {
@@ -87,11 +145,11 @@ impl Insn {
             f(
                 &raw const input,
                 &raw mut output,
-                memory.as_mut_ptr(),
+                memory,
                 (before.eflags & EFLAGS).into(),
             )
         };
-        State::from_image(&output, memory, eflags as u32 & EFLAGS)
+        (output, eflags as u32 & EFLAGS)
     }
 }
 
@@ -99,4 +157,14 @@ impl Insn {
 pub fn is_amd() -> bool {
     let id = std::arch::x86_64::__cpuid(0);
     (id.ebx, id.edx, id.ecx) == (0x6874_7541, 0x6974_6e65, 0x444d_4163)
+}
+
+/// CS and DS.
+pub fn selectors() -> (u16, u16) {
+    let (cs, ds): (u16, u16);
+    // SAFETY: reads two segment registers.
+    unsafe {
+        std::arch::asm!("mov {0:x}, cs", "mov {1:x}, ds", out(reg) cs, out(reg) ds, options(nomem, nostack, preserves_flags));
+    }
+    (cs, ds)
 }

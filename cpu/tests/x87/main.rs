@@ -12,4 +12,5 @@
 mod arithmetic;
 mod host;
 mod operands;
+mod stack;
 mod transcendental;

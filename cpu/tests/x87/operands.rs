@@ -141,14 +141,14 @@ impl Random {
         (a, b)
     }
 
-    /// A control word: all masked half of the time, any precision (not the reserved one) and rounding.
+    /// A control word: all masked half of the time, any precision (the reserved one too) and rounding.
     pub fn control(&mut self) -> u16 {
         let masks = if self.below(2) == 0 {
             0x3f
         } else {
             self.next() as u16 & 0x3f
         };
-        masks | 0x40 | self.pick(&[0, 2, 3]) << 8 | (self.below(4) as u16) << 10
+        masks | 0x40 | (self.below(4) as u16) << 8 | (self.below(4) as u16) << 10
     }
 
     /// C0 to C3 at random.

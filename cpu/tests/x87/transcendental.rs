@@ -4,7 +4,7 @@
 //! Where the SDM leaves the result undefined nothing is compared. C1 and the exact bits depend on how good the
 //! host's approximation is. Denormal results are compared in value only.
 
-use crate::host::{Insn, State};
+use crate::host::{Insn, Pointers, State};
 use crate::operands::{Random, count, specials};
 use cpu::softfloat::extended::{self as x, F80, Kind, X87Env};
 
@@ -66,7 +66,8 @@ impl Check<'_> {
             status: codes | 4 << 11,
             tags: 0x00ff,
             st: [F80::ONE; 8],
-            memory: [0; 16],
+            memory: [0; 112],
+            pointers: Pointers::default(),
             eflags: 0,
         };
         before.st[..2].copy_from_slice(&[a, b]);

@@ -1,11 +1,12 @@
 //! The control and status words as an operation sees them. SDM 1, 8.1.3 and 8.1.5.
 
 use crate::softfloat::{Flags, Round};
+use serde::{Deserialize, Serialize};
 
 /// The x87 control and status words.
 ///
 /// Operations own the exception flags, ES, B and the condition codes; TOP (bits 11 to 13) and SF pass through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct X87Env {
     /// The control word: exception masks (bits 0 to 5), precision control (8, 9), rounding control (10, 11).
     pub control: u16,

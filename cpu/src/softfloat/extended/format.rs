@@ -2,9 +2,10 @@
 
 use super::X87Env;
 use crate::softfloat::{self, Class, Flags, Format, Unpacked};
+use serde::{Deserialize, Serialize};
 
 /// A raw 80-bit pattern; all 2^80 are legal, not all are supported by the arithmetic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct F80 {
     /// Sign (bit 15) and biased exponent.
     pub sign_exponent: u16,

@@ -7,7 +7,10 @@ use crate::softfloat::Flags;
 const ALL_MASKED: u16 = 0x037f;
 const NONE_MASKED: u16 = 0x0340;
 
-fn f80((sign_exponent, significand): (u16, u64)) -> F80 {
+/// Sign and exponent, significand.
+type Fields = (u16, u64);
+
+fn f80((sign_exponent, significand): Fields) -> F80 {
     F80::new(sign_exponent, significand)
 }
 
@@ -158,7 +161,7 @@ use Function::{Atan, Cos, Exp, Log, LogPlus, Sin, Tan};
 
 /// ST(0), ST(1), the result to nearest. The trigonometric ones are of the argument reduced by π of 66 bits.
 #[rustfmt::skip]
-const RESULTS: &[(Function, (u16, u64), (u16, u64), (u16, u64))] = &[
+const RESULTS: &[(Function, Fields, Fields, Fields)] = &[
     (Exp, (0xbfd9, 0xb0c11fdecb91ce37), (0x3fff, 0x8000000000000000), (0xbfd8, 0xf5089b2b603738f1)),
     (Exp, (0x3ff9, 0xf17fd374c6a53877), (0x3fff, 0x8000000000000000), (0x3ff9, 0xa91dd5dc1a76baac)),
     (Exp, (0x3ffe, 0xe6a16a3b0d464138), (0x3fff, 0x8000000000000000), (0x3ffe, 0xde02db84ae58d62a)),

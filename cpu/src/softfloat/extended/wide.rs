@@ -143,7 +143,7 @@ impl Wide {
         let shift = quotient.leading_zeros() & 127;
         // The bits that the shift brings in come from the remainder, which is below 2^32 as the shift is at most 32.
         let rest = (self.sig % n) << shift;
-        let sig = quotient << shift | rest / n | u128::from(rest % n != 0);
+        let sig = (quotient << shift) | (rest / n) | u128::from(!rest.is_multiple_of(n));
         Self {
             exp: self.exp - shift as i32,
             sig,
