@@ -4,6 +4,7 @@
 //!   bytes --iced-x86--> instruction --lift/--> IR block      slots.rs   which slot holds which register
 //!                                                            mode.rs    what a block's meaning depends on
 //!   helper.rs   what lifted code calls: segments, gates, MSRs, x87, ...
+//!   x87/        the x87 and MMX registers, and every x87 instruction as a function of them
 //! ```
 //!
 //! Source: Intel 64 and IA-32 Architectures Software Developer's Manual (SDM), volumes 1 to 3.

@@ -20,6 +20,29 @@ fn all_ops() -> Vec<X87Op> {
     ops.chain([X87Op::Fwait]).collect()
 }
 
+/// SDM 1, 8.6: the non-waiting instructions, each by an opcode of its.
+#[test]
+fn non_waiting_instructions() {
+    let opcodes = (0xd8..=0xdf).flat_map(|escape| (0..=0xff).map(move |modrm| (escape, modrm)));
+    let waits_not: Vec<(u8, u8)> = opcodes
+        .filter(|&(_, modrm)| modrm >= 0xc0 || modrm & 0xc7 == 0)
+        .filter(|&(escape, modrm)| X87Op::from_opcode(escape, modrm).is_some_and(X87Op::is_non_waiting))
+        .collect();
+    let expected = [
+        (0xd9, 6 << 3),
+        (0xd9, 7 << 3),
+        (0xdb, 0xe0),
+        (0xdb, 0xe1),
+        (0xdb, 0xe2),
+        (0xdb, 0xe3),
+        (0xdb, 0xe4),
+        (0xdd, 6 << 3),
+        (0xdd, 7 << 3),
+        (0xdf, 0xe0),
+    ];
+    assert_eq!(waits_not, expected);
+}
+
 /// SDM 1, 8.6 and 8.7: an unmasked exception is delivered at the next waiting instruction, and by no other.
 #[test]
 fn pending_exception_waits_for_a_waiting_instruction() {
