@@ -8,6 +8,7 @@ pub mod cmos;
 pub mod fw_cfg;
 pub mod i8042;
 pub mod interrupts;
+pub mod keys;
 pub mod pit;
 pub mod pm;
 mod ports;
