@@ -13,7 +13,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 /// What a [`Context`] of a test has none of: ports, an interrupt controller, bulk steps.
-#[cfg(test)]
+#[cfg(any(test, feature = "test-support"))]
 macro_rules! context_without_board {
     () => {
         fn check(
@@ -58,6 +58,8 @@ macro_rules! context_without_board {
     };
 }
 
+#[cfg(any(test, feature = "test-support"))]
+pub mod golden;
 pub mod interp;
 pub mod ir;
 pub mod riscv64;

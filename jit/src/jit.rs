@@ -327,6 +327,29 @@ impl Jit {
         Ok(self.id(id))
     }
 
+    /// What the passes make of a block, for dumps. An op that is no longer needed is a constant that nobody uses.
+    pub fn optimised(&mut self, block: &Block, passes: Passes) -> Block {
+        self.generator.optimised(Input {
+            block,
+            breakpoints: &[],
+            passes,
+            thunks: &self.thunks,
+            first_exit: 0,
+        })
+    }
+
+    pub(crate) fn thunks(&self) -> &Thunks {
+        &self.thunks
+    }
+
+    pub(crate) fn layout(&self) -> &'static Layout {
+        self.layout
+    }
+
+    pub(crate) fn exit(&self, number: u32) -> Option<&ExitRecord> {
+        self.exits.get(number as usize)
+    }
+
     fn page(&mut self, page: u64) -> &mut PageBlocks {
         let index = page as usize;
         if self.pages.len() <= index {

@@ -52,6 +52,35 @@ pub struct Thunks {
     pub constants: u64,
 }
 
+impl Thunks {
+    /// The name of the thunk or constant at an address; `-v` is one for when vector registers are alive.
+    pub fn name(&self, address: u64) -> Option<String> {
+        const CONSTANTS: [&str; 7] = ["sign32", "sign64", "abs32", "abs64", "box", "nan32", "nan64"];
+        let offset = address.wrapping_sub(self.constants);
+        if let Some(name) = CONSTANTS.get((offset / 16) as usize) {
+            return offset.is_multiple_of(16).then(|| (*name).to_owned());
+        }
+        for (vectors, suffix) in ["", "-v"].iter().enumerate() {
+            if let Some(which) = self.access[vectors].iter().position(|a| *a == address) {
+                let name = match Access(which).parts() {
+                    Some((false, size)) => format!("load-{size:?}"),
+                    Some((true, size)) => format!("store-{size:?}"),
+                    None => "ask".into(),
+                };
+                return Some(name + suffix);
+            }
+            for (name, thunk) in [("helper", self.call[vectors]), ("pure", self.pure[vectors])] {
+                if thunk == address {
+                    return Some(format!("{name}{suffix}"));
+                }
+            }
+        }
+        let others = [("enter", self.enter), ("exit", self.exit), ("soft", self.soft)];
+        let found = others.iter().find(|(_, thunk)| *thunk == address);
+        found.map(|(name, _)| (*name).to_owned())
+    }
+}
+
 /// Which thunk of accesses.
 #[derive(Clone, Copy, Debug)]
 pub struct Access(pub usize);

@@ -4,6 +4,16 @@ use std::fmt;
 
 use super::{Block, Op, Slot, Target, Terminal, Val};
 
+/// With its sign, in hexadecimal.
+struct Offset(i32);
+
+impl fmt::Display for Offset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0 { '-' } else { '+' };
+        write!(f, "{sign}{:#x}", self.0.unsigned_abs())
+    }
+}
+
 impl fmt::Display for Val {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "v{}", self.0)
@@ -18,7 +28,7 @@ impl fmt::Display for Slot {
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "page{:+#x}", self.0)
+        write!(f, "page{}", Offset(self.0))
     }
 }
 
@@ -26,7 +36,7 @@ impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Op::Const(c) => write!(f, "const {c:#x}"),
-            Op::Page(o) => write!(f, "page{o:+#x}"),
+            Op::Page(o) => write!(f, "page{}", Offset(*o)),
             Op::Get(s) => write!(f, "get {s}"),
             Op::Set(s, v) => write!(f, "set {s}, {v}"),
             Op::Un(op, v) => write!(f, "{op:?} {v}"),
@@ -41,8 +51,9 @@ impl fmt::Display for Op {
             } => {
                 write!(
                     f,
-                    "load.{size:?}{} [{addr}{offset:+#x}]",
-                    if *signed { ".s" } else { "" }
+                    "load.{size:?}{} [{addr}{}]",
+                    if *signed { ".s" } else { "" },
+                    Offset(*offset)
                 )
             }
             Op::Store {
@@ -50,7 +61,7 @@ impl fmt::Display for Op {
                 addr,
                 offset,
                 value,
-            } => write!(f, "store.{size:?} [{addr}{offset:+#x}], {value}"),
+            } => write!(f, "store.{size:?} [{addr}{}], {value}", Offset(*offset)),
             Op::Rmw {
                 op,
                 size,
@@ -64,7 +75,7 @@ impl fmt::Display for Op {
                 offset,
             } => {
                 let what = if *write { "write" } else { "read" };
-                write!(f, "check.{what} [{addr}{offset:+#x}], {len}")
+                write!(f, "check.{what} [{addr}{}], {len}", Offset(*offset))
             }
             Op::TrapIf { cond, cause, value } => write!(f, "trapif {cond}, {cause:#x}, {value:#x}"),
             Op::Pure { function, args } => {
@@ -76,13 +87,13 @@ impl fmt::Display for Op {
             }
             Op::GetF(s) => write!(f, "getf {s}"),
             Op::SetF(s, v) => write!(f, "setf {s}, {v}"),
-            Op::LoadF { fmt, addr, offset } => write!(f, "loadf.{fmt:?} [{addr}{offset:+#x}]"),
+            Op::LoadF { fmt, addr, offset } => write!(f, "loadf.{fmt:?} [{addr}{}]", Offset(*offset)),
             Op::StoreF {
                 fmt,
                 addr,
                 offset,
                 value,
-            } => write!(f, "storef.{fmt:?} [{addr}{offset:+#x}], {value}"),
+            } => write!(f, "storef.{fmt:?} [{addr}{}], {value}", Offset(*offset)),
             Op::FromBits(v) => write!(f, "frombits {v}"),
             Op::ToBits(fmt, v) => write!(f, "tobits.{fmt:?} {v}"),
             Op::FBin(op, fmt, rm, a, b) => write!(f, "f{op:?}.{fmt:?}.{rm:?} {a}, {b}"),

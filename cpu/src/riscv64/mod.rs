@@ -19,5 +19,9 @@ pub mod traps;
 
 #[cfg(test)]
 mod fake;
+#[cfg(any(test, feature = "test-support"))]
+pub mod flat;
+#[cfg(any(test, feature = "test-support"))]
+pub mod golden;
 #[cfg(test)]
 mod tests;

@@ -176,6 +176,16 @@ impl Generator {
         !self.alloc.overflow
     }
 
+    /// The block that code is made from: its ops after the passes.
+    pub fn optimised(&mut self, input: Input) -> Block {
+        self.prepare(input.block, &input);
+        Block {
+            ops: self.ops.clone(),
+            terminal: self.end,
+            ..input.block.clone()
+        }
+    }
+
     /// Copies the ops, runs the passes over them and makes the plan.
     fn prepare(&mut self, block: &Block, input: &Input) {
         self.end = block.terminal;

@@ -31,7 +31,6 @@ mod blocks;
 mod golden;
 mod objdump;
 mod qemu;
-mod world;
 
 /// An encoding of each row with random operands; for rows with reserved values, a valid one.
 pub(crate) fn random_encoding(row: &super::decode::Row, random: &mut Random) -> u32 {

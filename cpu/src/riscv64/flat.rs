@@ -1,14 +1,19 @@
-//! A hart with flat memory and nothing else: runs code through lifter and interpreter.
+//! For tests: a hart with flat memory and nothing else, which runs code through the lifter and an engine.
+// A test that fails panics.
+#![allow(clippy::unwrap_used)]
 
 use crate::interp::{self, Scratch};
-use crate::ir::{Rmw, Size, eval_rmw};
+use crate::ir::{Block, Rmw, Size, Target, Terminal, eval_rmw};
 use crate::riscv64::hart::{Hart, HartConfig};
 use crate::riscv64::slots::{LAYOUT, PAGE, PC};
 use crate::{Access, Context, Cpu, Env, Exit, Here, Lifted, Outcome, RegFile, Trap};
 
 /// Memory from `base` on; virtual addresses are physical.
-pub(crate) struct Ram {
+#[derive(Clone, Debug)]
+pub struct Ram {
+    /// Address of the first byte.
     pub base: u64,
+    /// All bytes: a whole number of pages.
     pub bytes: Vec<u8>,
 }
 
@@ -18,6 +23,7 @@ impl Ram {
         self.bytes.get_mut(start..start.checked_add(len as usize)?)
     }
 
+    /// The value at an address; `None` outside.
     pub fn read(&mut self, addr: u64, size: Size) -> Option<u64> {
         let mut bytes = [0; 8];
         let len = size.bytes();
@@ -25,6 +31,7 @@ impl Ram {
         Some(u64::from_le_bytes(bytes))
     }
 
+    /// Changes the value at an address; `None` outside.
     pub fn write(&mut self, addr: u64, size: Size, value: u64) -> Option<()> {
         let len = size.bytes();
         self.at(addr, len)?
@@ -66,13 +73,33 @@ impl Context for Ram {
     context_without_board!();
 }
 
-pub(crate) struct World {
+/// What runs the blocks of a [`World`].
+pub trait Engine {
+    /// Runs a block, whose page and pc are in their slots, as [`interp::run`] does.
+    fn run(&mut self, block: &Block, world: &mut World, budget: &mut u64) -> Exit;
+}
+
+/// The IR interpreter.
+#[derive(Default)]
+pub struct Interpreter(Scratch);
+
+impl Engine for Interpreter {
+    fn run(&mut self, block: &Block, world: &mut World, budget: &mut u64) -> Exit {
+        interp::run(block, &LAYOUT, world, &mut self.0, budget, &[])
+    }
+}
+
+/// The hart and its memory.
+pub struct World {
+    /// The hart.
     pub hart: Hart,
+    /// The memory.
     pub ram: Ram,
     trap: Option<Trap>,
 }
 
 impl World {
+    /// A hart as at power-on.
     pub fn new(ram: Ram) -> World {
         let hart = Hart::new(HartConfig::new(0));
         World {
@@ -85,32 +112,50 @@ impl World {
     /// Runs from `pc` on for at most `budget` instructions; yields the trap that ended the run.
     pub fn run(&mut self, pc: u64, mut budget: u64) -> Option<Trap> {
         self.hart.regs_mut()[PC] = pc;
-        let mut scratch = Scratch::default();
-        loop {
-            let pc = self.hart.pc();
-            assert_eq!(pc & 1, 0, "jumped to {pc:#x}");
-            if budget == 0 {
-                return None;
+        let mut interpreter = Interpreter::default();
+        while budget > 0 {
+            let block = self.lift();
+            if let Some(trap) = self.enter(&mut interpreter, &block, &mut budget) {
+                return Some(trap);
             }
-            let base = pc & !0xfff;
-            let page = self.ram.page(base).expect("code runs in memory");
-            let (mode, offset) = (self.hart.block_mode(), (pc & 0xfff) as u16);
-            let mut lifted = self.hart.lift(mode, offset, &page, None);
-            if let Lifted::NeedsNextPage = lifted {
-                let next = self.ram.page(base + 4096).expect("code runs in memory");
-                lifted = self.hart.lift(mode, offset, &page, Some(&next));
-            }
-            let Lifted::Block(block) = lifted else {
-                panic!("the next page was given")
-            };
-            self.hart.regs_mut()[PAGE] = base;
-            match interp::run(&block, &LAYOUT, self, &mut scratch, &mut budget, &[]) {
-                Exit::Budget => return None,
-                Exit::Next | Exit::Dispatch => {}
-                Exit::Stop => return self.trap.take(),
-                Exit::Trap(trap) => return Some(trap),
-                Exit::Breakpoint => panic!("no breakpoint was set"),
-            }
+        }
+        None
+    }
+
+    /// Runs the one instruction at `pc`, as a block of its own; yields its trap.
+    pub fn step(&mut self, pc: u64, engine: &mut dyn Engine) -> Option<Trap> {
+        self.hart.regs_mut()[PC] = pc;
+        let (block, mut budget) = (first(self.lift()), 1);
+        let trap = self.enter(engine, &block, &mut budget);
+        assert_eq!(budget, u64::from(trap.is_some()), "steps left");
+        trap
+    }
+
+    /// The block at the pc.
+    pub fn lift(&mut self) -> Block {
+        let pc = self.hart.pc();
+        assert_eq!(pc & 1, 0, "jumped to {pc:#x}");
+        let base = pc & !0xfff;
+        let page = self.ram.page(base).expect("code runs in memory");
+        let (mode, offset) = (self.hart.block_mode(), (pc & 0xfff) as u16);
+        let mut lifted = self.hart.lift(mode, offset, &page, None);
+        if let Lifted::NeedsNextPage = lifted {
+            let next = self.ram.page(base + 4096).expect("code runs in memory");
+            lifted = self.hart.lift(mode, offset, &page, Some(&next));
+        }
+        match lifted {
+            Lifted::Block(block) => block,
+            Lifted::NeedsNextPage => panic!("the next page was given"),
+        }
+    }
+
+    fn enter(&mut self, engine: &mut dyn Engine, block: &Block, budget: &mut u64) -> Option<Trap> {
+        self.hart.regs_mut()[PAGE] = self.hart.pc() & !0xfff;
+        match engine.run(block, self, budget) {
+            Exit::Budget | Exit::Next | Exit::Dispatch => None,
+            Exit::Stop => self.trap.take(),
+            Exit::Trap(trap) => Some(trap),
+            Exit::Breakpoint => panic!("no breakpoint was set"),
         }
     }
 
@@ -123,6 +168,16 @@ impl World {
         let trap = self.hart.access_fault(addr, access);
         self.stop(trap)
     }
+}
+
+/// The first instruction of a block as a block of its own.
+pub fn first(mut block: Block) -> Block {
+    if let Some(next) = block.insns.get(1).copied() {
+        block.insns.truncate(1);
+        block.ops.truncate(next.first_op.into());
+        block.terminal = Terminal::Jump(Target(next.offset.into()));
+    }
+    block
 }
 
 impl Env for World {
