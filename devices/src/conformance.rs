@@ -14,7 +14,7 @@ use crate::fake::{Effect, Fake};
 use crate::ide::Unit;
 use crate::pc::{self, Cmos, FwCfg, I8042, Interrupts, Pit, Pm, TestDev, Vga, interrupts};
 use crate::pci::{MEMORY_WINDOW, Pci};
-use crate::virtio::{Blk, EmptySlot, Mmio, PciTransport, Rng, bridged, driver};
+use crate::virtio::{Blk, Console, EmptySlot, Mmio, Net, PciTransport, Rng, bridged, driver};
 use crate::{Clint, Device, DeviceError, Finisher, HartPin, Ide, Input, Plic, Rtc, Uart, VirtualTime};
 
 #[derive(Clone, Debug)]
@@ -70,6 +70,44 @@ fn started(cx: &mut Fake, chain: impl Fn(u32) -> Vec<driver::Part>) -> Vec<Op> {
 
 fn started_rng(cx: &mut Fake) -> Vec<Op> {
     started(cx, |_| vec![driver::Part::Write(driver::DATA + 0x100, 100)])
+}
+
+/// Room for input, and some of it.
+fn started_console(cx: &mut Fake) -> Vec<Op> {
+    let mut ops = started(cx, |n| {
+        vec![driver::Part::Write(driver::DATA + 16 * u64::from(n), 16)]
+    });
+    ops.extend((0..4).map(|byte| Op::Input(Input::Console(byte))));
+    ops
+}
+
+/// The same, and a second queue with frames on their way out.
+fn started_net(cx: &mut Fake) -> Vec<Op> {
+    let mut scratch = Mmio::new(1, Box::new(Rng::new([0; 32])));
+    let mut driver = driver::Driver::start(&mut scratch, cx, 1 << 32, 32);
+    (0..8).for_each(|n| _ = driver.add(cx, &[driver::Part::Read(driver::DATA, 40 + n)]));
+    // Where a second driver's rings would be.
+    let rings = cx.peek(driver::DESC, 0x3000).to_vec();
+    cx.poke(driver::DESC + 0x4000, &rings);
+    let mut ops = started(cx, |n| {
+        vec![driver::Part::Write(driver::DATA + 0x100, 12 + 40 * n)]
+    });
+    let enable = ops.len() - 2;
+    let set = |(offset, value)| Op::Write(offset, 4, value);
+    let [desc, avail, used] = [driver::DESC, driver::AVAIL, driver::USED].map(|at| at + 0x4000);
+    let second = [
+        (0x30, 1),
+        (0x38, 32),
+        (0x80, desc),
+        (0x90, avail),
+        (0xa0, used),
+        (0x44, 1),
+    ];
+    ops.splice(enable..enable, second.map(set));
+    ops.push(set((0x50, 1)));
+    ops.extend((0..4).map(|n| Op::Input(Input::Frame(vec![n; 30]))));
+    ops.push(Op::Advance(3000));
+    ops
 }
 
 /// Reads of sector 0, the longest first.
@@ -340,6 +378,18 @@ fn subjects() -> Vec<Subject> {
             prepare: started_blk,
         },
         Subject {
+            make: || Box::new(Mmio::new(3, Box::new(Console::new(1)))),
+            registers: VIRTIO,
+            size: crate::virtio::MMIO_SIZE,
+            prepare: started_console,
+        },
+        Subject {
+            make: || Box::new(Mmio::new(4, Box::new(Net::new(0, [2, 0, 0, 0, 0, 1])))),
+            registers: VIRTIO,
+            size: crate::virtio::MMIO_SIZE,
+            prepare: started_net,
+        },
+        Subject {
             make: || {
                 Box::new(Pci::new(vec![
                     Box::new(PciTransport::new(Box::new(Blk::new(1, 512, false, "serial")))),
@@ -489,6 +539,7 @@ fn op(registers: &'static [u64], size: u64) -> impl Strategy<Value = Op> {
         1 => (0u32..4).prop_map(Op::Hart),
         2 => prop_oneof![0u32..100, 0u32..24].prop_flat_map(|line| (Just(line), any::<bool>())).prop_map(|(line, level)| Op::Line(line, level)),
         1 => any::<u8>().prop_map(|byte| Op::Input(Input::Console(byte))),
+        1 => prop::collection::vec(any::<u8>(), 0..100).prop_map(|frame| Op::Input(Input::Frame(frame))),
         1 => (prop_oneof![0u16..0x80, 0xe000u16..0xe080, any::<u16>()], any::<bool>())
             .prop_map(|(code, down)| Op::Input(Input::Key { code, down })),
     ]

@@ -12,18 +12,21 @@
 //! - registers of the chipset keep reserved bits there, and PMBASE and the IDE's other registers move;
 //! - so do MSI-X entries;
 //! - the structures' BAR is 64 bits wide and prefetchable there;
-//! - which features are on offer, and what a driver does that it must not do: setting up a queue that is enabled,
+//! - which features are on offer, how many queues a network card or console has, and what a driver does that it must not do: setting up a queue that is enabled,
 //!   odd sizes, features that are not on offer, registers by halves.
 
 use super::*;
 use crate::fake::Fake;
 use crate::qemu::{Qemu, Random, installed};
-use crate::virtio::{Blk, PciTransport, Rng};
+use crate::virtio::{Blk, Console, Net, PciTransport, Rng};
 
 const PROGRAM: &str = "qemu-system-x86_64";
 const MACHINE: &str = "-machine pc,smm=off -blockdev driver=null-co,node-name=d,size=32768 \
                        -device virtio-blk-pci,addr=2,disable-legacy=on,drive=d \
-                       -device virtio-rng-pci,addr=3,disable-legacy=on";
+                       -device virtio-rng-pci,addr=3,disable-legacy=on \
+                       -netdev user,id=n,restrict=on \
+                       -device virtio-net-pci,addr=4,disable-legacy=on,netdev=n,vectors=3,mac=52:54:00:12:34:56 \
+                       -device virtio-serial-pci,addr=5,disable-legacy=on,max_ports=1,vectors=3";
 const SECTORS: u64 = 64;
 
 /// A function: device and number.
@@ -62,8 +65,15 @@ impl Ours {
     fn new() -> Ours {
         let blk = PciTransport::new(Box::new(Blk::new(0, SECTORS, false, "")));
         let rng = PciTransport::new(Box::new(Rng::new([0; 32])));
+        let net = PciTransport::new(Box::new(Net::new(0, [0x52, 0x54, 0, 0x12, 0x34, 0x56])));
+        let console = PciTransport::new(Box::new(Console::new(0)));
         Ours {
-            pci: Pci::new(vec![Box::new(blk), Box::new(rng)]),
+            pci: Pci::new(vec![
+                Box::new(blk),
+                Box::new(rng),
+                Box::new(net),
+                Box::new(console),
+            ]),
             cx: Fake::new(),
         }
     }
@@ -194,7 +204,11 @@ fn find(side: &mut dyn Side, place: Place) -> Layout {
 }
 
 const CHIPSET: [Place; 4] = [(0, 0), (1, 0), (1, 1), (1, 3)];
-const CARDS: [Place; 2] = [(2, 0), (3, 0)];
+const CARDS: [Place; 4] = [BLK, RNG, NET, CONSOLE];
+const BLK: Place = (2, 0);
+const RNG: Place = (3, 0);
+const NET: Place = (4, 0);
+const CONSOLE: Place = (5, 0);
 
 #[test]
 fn the_same_functions_are_in_the_same_places() {
@@ -303,12 +317,14 @@ fn step(
     enabled: &mut bool,
 ) -> [u64; 2] {
     // Offset in the common configuration, size, and what may be stored there.
-    let size_max = if place.0 == 2 { 256 } else { 8 };
+    let size_max = if place == RNG { 8 } else { 128 };
     let (offset, size, value) = match random.next(14) {
         0 => (0x00, 4, random.next(4)),
         1 => (0x08, 4, random.next(4)),
         2 => (0x10, 2, random.pick(&[0, 1, 2, 3, 0x800, 0xffff])),
-        3 => (0x12, 2, random.next(3)),
+        // QEMU's network card and console have control queues.
+        3 if place == BLK || place == RNG => (0x12, 2, random.next(3)),
+        3 => (0x15, 1, 0),
         4 => (0x14, 1, random.pick(&[0, 1, 3, 3])),
         5 => (0x15, 1, 7),
         6 => (0x16, 2, 0),
@@ -368,12 +384,14 @@ fn virtio_cards_answer_the_same() {
         let layouts = [find(&mut ours, place), find(&mut qemu, place)];
         let [a, b] = &layouts;
         assert_eq!((a.vectors, a.notify.1), (b.vectors, b.notify.1));
-        assert_eq!(a.vectors, 2);
-        if place.0 == 2 {
-            for (offset, size, value) in [(0, 8, SECTORS), (0x14, 4, 512)] {
-                assert_eq!(ours.load(a.device + offset, size), value);
-                assert_eq!(qemu.load(b.device + offset, size), value);
-            }
+        let fields: &[(u64, u8, u64)] = match place {
+            BLK => &[(0, 8, SECTORS), (0x14, 4, 512)],
+            NET => &[(0, 4, 0x1200_5452), (4, 2, 0x5634), (6, 2, 1)],
+            _ => &[],
+        };
+        for &(offset, size, value) in fields {
+            assert_eq!(ours.load(a.device + offset, size), value);
+            assert_eq!(qemu.load(b.device + offset, size), value);
         }
         let mut enabled = false;
         for round in 0..4000 {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Mmio (a bus Device), 4.2 ────────┐
-//!   PciTransport (on a PCI bus), 4.1 ┴▶ Function ─▶ VirtioDevice: Blk, Rng, ...
+//!   PciTransport (on a PCI bus), 4.1 ┴▶ Function ─▶ VirtioDevice: Blk, Net, Console, Rng
 //!                                        │  2.1 status, 2.2 features     │
 //!                                        └─▶ Queues ◀── pop, complete ───┘
 //!                                             2.7 split virtqueues
@@ -19,10 +19,13 @@
 //! still until it resets the device.
 
 pub mod blk;
+mod console;
 mod function;
 mod mmio;
+mod net;
 mod pci;
 mod queue;
+mod receive;
 mod rng;
 
 #[cfg(test)]
@@ -35,8 +38,10 @@ mod pci_tests;
 mod tests;
 
 pub use blk::Blk;
+pub use console::Console;
 pub use function::{Area, Function, Interrupts};
 pub use mmio::{EmptySlot, Mmio, SIZE as MMIO_SIZE};
+pub use net::Net;
 pub use pci::PciTransport;
 pub use queue::{Chain, Cursor, MAX_CHAIN, Queues, Segment, TransferError};
 pub use rng::Rng;

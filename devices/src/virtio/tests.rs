@@ -466,11 +466,11 @@ fn a_ring_outside_ram_needs_a_reset() {
 }
 
 /// A word that is often the right kind of wrong.
-fn word() -> impl Strategy<Value = u16> {
+pub(super) fn word() -> impl Strategy<Value = u16> {
     prop_oneof![0u16..20, any::<u16>()]
 }
 
-fn hostile_descriptor() -> impl Strategy<Value = (u64, u32, u16, u16)> {
+pub(super) fn hostile_descriptor() -> impl Strategy<Value = (u64, u32, u16, u16)> {
     let addr = prop_oneof![
         Just(DATA),
         Just(DESC),
