@@ -24,7 +24,7 @@ use crate::values::{self, Drive};
 #[command(next_help_heading = "Machine")]
 pub struct MachineArguments {
     /// Board
-    #[arg(long, default_value = "riscv-virt", value_name = "BOARD", value_parser = ["riscv-virt"])]
+    #[arg(long, default_value = "riscv-virt", value_name = "BOARD", value_parser = ["riscv-virt", "pc"])]
     machine: String,
     /// Memory, with K, M or G: 2M to 64G
     #[arg(long, short = 'm', default_value = "1G", value_name = "SIZE", value_parser = values::memory)]
@@ -32,7 +32,8 @@ pub struct MachineArguments {
     /// Number of harts (processor cores), 1 to 8
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
     smp: u8,
-    /// Kernel: Linux Image, gzipped Image, ELF or raw; told apart by content
+    /// Kernel, told apart by content. riscv-virt: Linux Image, gzipped Image, ELF or raw; pc: bzImage, PVH or multiboot
+    /// ELF
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
     /// Initial RAM disk
@@ -42,13 +43,22 @@ pub struct MachineArguments {
     #[arg(long, default_value = "", value_name = "TEXT")]
     append: String,
     /// Firmware to start before the kernel (OpenSBI's fw_dynamic.bin or fw_jump.bin); `none` starts the kernel
-    /// itself in machine mode [default: the SBI firmware built in]
+    /// itself in machine mode [default: the SBI firmware built in]. pc: a BIOS image, started from the reset vector
     #[arg(long, value_name = "FILE|none")]
     bios: Option<PathBuf>,
     /// Disk: file=PATH[,ro][,write-through]. What the guest writes is kept in the recording, not in the image,
     /// unless write-through is given. Up to 7 of them
     #[arg(long, value_name = "DRIVE", value_parser = values::drive)]
     drive: Vec<Drive>,
+    /// CD-ROM image (pc)
+    #[arg(long, value_name = "FILE")]
+    cdrom: Option<PathBuf>,
+    /// The display's option ROM, for a BIOS (pc) [default: vgabios-stdvga.bin beside the BIOS, if it is there]
+    #[arg(long, value_name = "FILE")]
+    vgabios: Option<PathBuf>,
+    /// The ports that x86 test suites expect of QEMU: debug-exit 0xf4, debug console 0xe9, POST code 0x80 (pc)
+    #[arg(long)]
+    testdev: bool,
     /// Date at power-on: 2025-06-01T12:00:00Z, or seconds since 1970 [default: the host's]
     #[arg(long, value_name = "DATE", value_parser = values::date)]
     date: Option<u64>,
@@ -92,7 +102,7 @@ impl MachineArguments {
             return Err(Usage(what.into()).into());
         }
         let most = machine::board::most_drives(&self.machine)?;
-        if self.drive.len() > most {
+        if self.drive.len() + usize::from(self.cdrom.is_some()) > most {
             let what = format!("{} drives; the machine has {} slots", self.drive.len(), most);
             return Err(Usage(what).into());
         }
@@ -103,6 +113,9 @@ impl MachineArguments {
                 drive.read_only,
                 drive.write_through,
             )?);
+        }
+        if let Some(path) = &self.cdrom {
+            images.push(DriveImage::open(path, true, false)?);
         }
         let drives = images.iter().map(|image| DriveConfig {
             sectors: image.sectors(),
@@ -124,6 +137,13 @@ impl MachineArguments {
             date_ns: self
                 .date
                 .unwrap_or_else(|| machine::host::date().saturating_mul(1_000_000_000)),
+            ..Boot::default()
+        };
+        let boot = Boot {
+            cdrom: self.cdrom.as_ref().map(|_| self.drive.len() as u8),
+            display_rom: self.display_rom()?,
+            testdev: self.testdev,
+            ..boot
         };
         let (config, ram) = prepare(&boot).map_err(|error| self.blame(&boot, error))?;
         Ok(Prepared {
@@ -160,6 +180,16 @@ impl MachineArguments {
         origin
     }
 
+    /// The display's option ROM: as given, or beside the BIOS.
+    fn display_rom(&self) -> Result<Option<Vec<u8>>> {
+        if self.vgabios.is_some() {
+            return self.file(self.vgabios.as_deref(), "--vgabios");
+        }
+        let bios = self.bios.as_deref().filter(|_| self.machine == "pc");
+        let beside = bios.map(|bios| bios.with_file_name("vgabios-stdvga.bin"));
+        self.file(beside.as_deref().filter(|path| path.is_file()), "--vgabios")
+    }
+
     fn file(&self, path: Option<&Path>, option: &str) -> Result<Option<Vec<u8>>> {
         path.map(|path| self.read(path, option)).transpose()
     }
@@ -191,6 +221,14 @@ impl MachineArguments {
     fn blame(&self, boot: &Boot, error: MachineError) -> anyhow::Error {
         if !matches!(error, MachineError::Firmware(_)) {
             return error.into();
+        }
+        if self.machine == "pc" {
+            let (option, path) = match (&self.bios, &self.kernel) {
+                (Some(path), _) => ("--bios", path),
+                (None, Some(path)) => ("--kernel", path),
+                (None, None) => return error.into(),
+            };
+            return anyhow::Error::from(error).context(format!("{option} {}", path.display()));
         }
         let refused = |bytes: &[u8]| firmware::load_kernel(bytes, layout::RAM, self.memory).is_err();
         let (option, path) = match (&boot.bios, &boot.kernel) {

@@ -18,6 +18,7 @@ mod outcome;
 mod record;
 mod replay;
 mod run;
+mod screen;
 mod session;
 mod snapshots;
 mod values;
@@ -65,6 +66,7 @@ enum Command {
     Info(info::Arguments),
     Log(log::Arguments),
     Snapshots(snapshots::Arguments),
+    Screen(screen::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -90,6 +92,7 @@ fn main() -> ExitCode {
         Command::Info(arguments) => info::run(&arguments),
         Command::Log(arguments) => log::run(&arguments),
         Command::Snapshots(arguments) => snapshots::run(&arguments),
+        Command::Screen(arguments) => screen::run(&arguments),
     };
     match result {
         Ok(outcome) => outcome.code(),

@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use icount::{DoorError, End, Icount, Input};
 use machine::check::{Checked, Lead};
 use machine::host::{ClockMode, Console, ConsoleScript, Control, Drives, HostError, Keyboard, LiveDoor};
-use machine::host::{Request, Signals, Stopwatch, read_text};
+use machine::host::{Request, Signals, Stopwatch, keys, read_text, unknown_key};
 use machine::{FirstStep, History, Machine, MachineError, Stopped, Stops};
 
 use crate::engine::EngineArgument;
@@ -40,7 +40,8 @@ pub struct RunArguments {
     /// Idle time of the guest [default: real at a terminal, else warp]
     #[arg(long, value_enum)]
     clock: Option<ClockArgument>,
-    /// Type as this file says: lines `wait TEXT` and `send TEXT`, with escapes \n \r \t \\ \xNN
+    /// Type as this file says: lines `wait TEXT`, `send TEXT`, `key NAME`, `type TEXT`,
+    /// `pause TIME`, with escapes \n \r \t \\ \xNN
     #[arg(long, value_name = "FILE")]
     console_script: Option<PathBuf>,
     /// End after so many steps (1e9), or at this virtual time (5s, 200ms)
@@ -261,6 +262,17 @@ impl Session {
                     live.machine().inject(Input::Reset)?;
                     break false;
                 }
+                "screen" => match live.machine().screen() {
+                    Some(screen) => screen.rows().iter().for_each(|row| eprintln!("{row}")),
+                    None => eprintln!("there is no display in a text mode"),
+                },
+                line if line.starts_with("sendkey ") => {
+                    let name = line["sendkey ".len()..].trim();
+                    match keys::combination(name) {
+                        Some(strokes) => self.control.press(&strokes),
+                        None => eprintln!("{}", unknown_key(name)),
+                    }
+                }
                 "help" | "h" | "?" => eprint!("{COMMANDS}"),
                 other => eprintln!("'{other}' is no command; help lists them"),
             }
@@ -364,5 +376,7 @@ const COMMANDS: &str = "\
   continue   go on with the guest (also Ctrl-D)
   when       where the guest is: steps made and virtual time
   reset      press the guest's reset button and go on
+  screen     what the guest's display shows
+  sendkey K  press a key of the guest's keyboard, or several: ret, f1, ctrl-alt-delete
   quit       end the run (a recording is closed and can be replayed)
 ";

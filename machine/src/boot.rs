@@ -6,7 +6,11 @@
 //! | file (`--bios`)  | optional      | the file's entry; `fw_dynamic` finds the kernel's entry in a2 | M |
 //! | none             | ELF, raw      | the kernel's entry | M |
 //!
+//! So on `riscv-virt`; `pc` is in `boot/pc.rs`.
+//!
 //! The device tree goes below the end of the first 4 GiB of RAM or of RAM, the initial RAM disk below it.
+
+mod pc;
 
 use std::num::NonZeroU64;
 
@@ -61,6 +65,12 @@ pub struct Boot {
     pub seed: u64,
     /// Date at power-on in ns since 1970.
     pub date_ns: u64,
+    /// x86: the drive that is a CD-ROM.
+    pub cdrom: Option<u8>,
+    /// x86: the display's option ROM, for a BIOS.
+    pub display_rom: Option<Vec<u8>>,
+    /// x86: the ports that test suites expect.
+    pub testdev: bool,
 }
 
 impl Default for Boot {
@@ -79,6 +89,9 @@ impl Default for Boot {
             schedule_seed: None,
             seed: 0,
             date_ns: 0,
+            cdrom: None,
+            display_rom: None,
+            testdev: false,
         }
     }
 }
@@ -99,7 +112,8 @@ pub fn prepare(boot: &Boot) -> Result<(Config, Images), MachineError> {
         harts: vec![
             HartStart {
                 pc: layout::RAM,
-                args: [0; 3]
+                args: [0; 3],
+                mode: crate::config::StartMode::Board,
             };
             boot.harts.into()
         ],
@@ -110,8 +124,18 @@ pub fn prepare(boot: &Boot) -> Result<(Config, Images), MachineError> {
         date_ns: boot.date_ns,
         drives: boot.drives.clone(),
         tohost: None,
+        cdrom: None,
+        testdev: false,
+        firmware_files: Vec::new(),
     };
     config.check()?;
+    if boot.board == "pc" {
+        return pc::prepare(boot, config);
+    }
+    if boot.cdrom.is_some() || boot.display_rom.is_some() || boot.testdev {
+        let what = format!("{} has no CD-ROM drive, display or test device", boot.board);
+        return Err(MachineError::Config(what));
+    }
     let mut images = Images::new();
     let end = layout::RAM + boot.memory;
     // Kernel.
@@ -213,6 +237,7 @@ pub fn prepare(boot: &Boot) -> Result<(Config, Images), MachineError> {
         *hart = HartStart {
             pc: entry,
             args: [id as u64, fdt_addr, info],
+            mode: crate::config::StartMode::Board,
         };
     }
     Ok((config, images))

@@ -8,7 +8,7 @@ use crate::disk::DriveConfig;
 use crate::error::MachineError;
 
 /// Version of everything that a guest can see. A recording replays only on the model that made it.
-pub const MODEL_VERSION: u32 = 1;
+pub const MODEL_VERSION: u32 = 2;
 
 /// The most harts.
 pub const MAX_HARTS: u8 = 8;
@@ -17,13 +17,62 @@ pub const LEAST_MEMORY: u64 = 2 << 20;
 /// The most memory.
 pub const MOST_MEMORY: u64 = 64 << 30;
 
+/// In which state a hart starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StartMode {
+    /// As the board starts its firmware (RISC-V: M mode; x86: at the reset vector).
+    #[default]
+    Board,
+    /// x86: 32-bit protected mode without paging.
+    Protected,
+    /// x86: 64-bit mode.
+    Long,
+}
+
+/// A file that firmware is handed, such as a display's option ROM.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirmwareFile {
+    /// Its name, as the firmware asks for it.
+    pub name: String,
+    /// Its content.
+    #[serde(with = "hexadecimal")]
+    pub bytes: Vec<u8>,
+}
+
+/// Bytes as text.
+mod hexadecimal {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        serializer.serialize_str(&text)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digits = text.as_bytes();
+        let pairs = digits.chunks(2).map(|pair| {
+            let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?;
+            u8::from_str_radix(pair, 16).ok()
+        });
+        pairs
+            .collect::<Option<_>>()
+            .ok_or_else(|| D::Error::custom("not hexadecimal digits"))
+    }
+}
+
 /// Registers of a hart at power-on, beside what reset gives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HartStart {
     /// First program counter.
     pub pc: u64,
-    /// First argument registers (RISC-V: a0 hart id, a1 device tree, a2 firmware information).
+    /// Argument registers. RISC-V: a0 hart id, a1 device tree, a2 firmware information. x86, `Protected`: eax, ebx,
+    /// esp; `Long`: rsi, rsp, cr3.
     pub args: [u64; 3],
+    /// The state in which it starts.
+    #[serde(default)]
+    pub mode: StartMode,
 }
 
 /// A machine's configuration.
@@ -49,6 +98,15 @@ pub struct Config {
     pub drives: Vec<DriveConfig>,
     /// The `tohost` word, if the guest speaks HTIF.
     pub tohost: Option<u64>,
+    /// x86: the drive that is a CD-ROM.
+    #[serde(default)]
+    pub cdrom: Option<u8>,
+    /// x86: the ports that test suites expect.
+    #[serde(default)]
+    pub testdev: bool,
+    /// x86: files for the firmware.
+    #[serde(default)]
+    pub firmware_files: Vec<FirmwareFile>,
 }
 
 impl Config {

@@ -51,6 +51,8 @@ pub(crate) struct Wiring {
     pub consoles: Vec<usize>,
     /// The device that takes keys.
     pub keyboard: Option<usize>,
+    /// The device that has a screen.
+    pub display: Option<usize>,
     /// The device of each network port.
     pub networks: Vec<usize>,
     pub local: Option<Local>,

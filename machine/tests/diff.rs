@@ -32,6 +32,7 @@ fn config(harts: u8, schedule_seed: Option<u64>) -> Config {
             .map(|h| HartStart {
                 pc: RAM,
                 args: [h.into(), 0, 0],
+                mode: machine::config::StartMode::Board,
             })
             .collect(),
         ns_per_step: NonZeroU64::MIN,
@@ -41,6 +42,9 @@ fn config(harts: u8, schedule_seed: Option<u64>) -> Config {
         date_ns: 0,
         drives: Vec::new(),
         tohost: None,
+        cdrom: None,
+        testdev: false,
+        firmware_files: Vec::new(),
     }
 }
 

@@ -65,6 +65,7 @@ fn start(entry: u64, image: Vec<u8>, harts: u8, tohost: Option<u64>) -> (Machine
             .map(|h| HartStart {
                 pc: entry,
                 args: [h.into(), 0, 0],
+                mode: machine::config::StartMode::Board,
             })
             .collect(),
         ns_per_step: NonZeroU64::MIN,
@@ -74,6 +75,9 @@ fn start(entry: u64, image: Vec<u8>, harts: u8, tohost: Option<u64>) -> (Machine
         date_ns: 0,
         drives: Vec::new(),
         tohost,
+        cdrom: None,
+        testdev: false,
+        firmware_files: Vec::new(),
     };
     let images = vec![(entry, image)];
     (

@@ -24,6 +24,7 @@ fn config(guest: &firmware::Guest, harts: u8, schedule_seed: Option<u64>) -> Con
             .map(|h| HartStart {
                 pc: guest.entry,
                 args: [h.into(), 0, 0],
+                mode: machine::config::StartMode::Board,
             })
             .collect(),
         ns_per_step: NonZeroU64::MIN,
@@ -33,6 +34,9 @@ fn config(guest: &firmware::Guest, harts: u8, schedule_seed: Option<u64>) -> Con
         date_ns: 0,
         drives: Vec::new(),
         tohost: None,
+        cdrom: None,
+        testdev: false,
+        firmware_files: Vec::new(),
     }
 }
 

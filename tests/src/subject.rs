@@ -39,6 +39,7 @@ impl Subject {
                 .map(|h| HartStart {
                     pc: guest.entry,
                     args: [h.into(), 0, 0],
+                    mode: machine::config::StartMode::Board,
                 })
                 .collect(),
             ns_per_step: NonZeroU64::MIN,
@@ -48,6 +49,9 @@ impl Subject {
             date_ns: 0,
             drives: Vec::new(),
             tohost: None,
+            cdrom: None,
+            testdev: false,
+            firmware_files: Vec::new(),
         };
         let symbol = |name: &&str| guest.symbol(name);
         let watch = |addr| Watch {

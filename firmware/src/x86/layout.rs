@@ -157,7 +157,7 @@ pub const fn high_ram(memory: u64) -> u64 {
 /// BIOS data area.
 pub(crate) const BDA: u64 = 0x400;
 /// Descriptor table of the first instruction.
-pub(crate) const GDT: u64 = 0x1000;
+pub const GDT: u64 = 0x1000;
 /// Linux's boot_params, PVH's start info or multiboot's information, with what they point to: a page.
 pub(crate) const INFO: u64 = 0x2000;
 /// Memory map that PVH and multiboot information points to.

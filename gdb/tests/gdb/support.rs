@@ -77,6 +77,7 @@ impl Folder {
                 .map(|h| HartStart {
                     pc: self.guest.entry,
                     args: [h.into(), 0, 0],
+                    mode: machine::config::StartMode::Board,
                 })
                 .collect(),
             ns_per_step: NonZeroU64::MIN,
@@ -86,6 +87,9 @@ impl Folder {
             date_ns: 0,
             drives: Vec::new(),
             tohost: None,
+            cdrom: None,
+            testdev: false,
+            firmware_files: Vec::new(),
         }
     }
 

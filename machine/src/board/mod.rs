@@ -65,6 +65,7 @@ impl Devices {
                 pin,
                 consoles: Vec::new(),
                 keyboard: None,
+                display: None,
                 networks: Vec::new(),
                 local: None,
             },

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use devices::pc::keys::Stroke;
+
 /// Bytes held for a guest that doesn't take them; a pipe waits, keys pressed beyond are dropped.
 const BYTES: usize = 4096;
 
@@ -41,6 +43,8 @@ struct State {
     /// With each, whether its owner wants to look around now and then.
     flags: Vec<(Arc<AtomicBool>, bool)>,
     bytes: VecDeque<u8>,
+    /// Strokes for the guest's keyboard.
+    keys: VecDeque<Stroke>,
     /// A thread reads input and has not come to its end.
     open: bool,
     /// A user sits at the input.
@@ -56,6 +60,8 @@ struct Shared {
     changed: Condvar,
     /// Whether `bytes` holds any; so that a poll costs no lock.
     typed: AtomicBool,
+    /// Whether `keys` holds any.
+    pressed: AtomicBool,
 }
 
 /// A handle; clones share everything.
@@ -236,6 +242,26 @@ impl Control {
         byte
     }
 
+    /// Presses keys of the guest's keyboard. Those that the guest doesn't take for long are dropped.
+    pub fn press(&self, strokes: &[Stroke]) {
+        let mut state = self.state();
+        let room = BYTES.saturating_sub(state.keys.len());
+        state.keys.extend(&strokes[..strokes.len().min(room)]);
+        self.0.pressed.store(true, Ordering::Release);
+        self.0.changed.notify_all();
+    }
+
+    /// The next stroke for the guest's keyboard.
+    pub(crate) fn key(&self) -> Option<Stroke> {
+        if !self.0.pressed.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut state = self.state();
+        let stroke = state.keys.pop_front();
+        self.0.pressed.store(!state.keys.is_empty(), Ordering::Release);
+        stroke
+    }
+
     /// Whether a byte can still reach a guest whose UART has room (`room`) or has none.
     pub(crate) fn can_come(&self, room: bool) -> bool {
         let state = self.state();
@@ -251,7 +277,7 @@ impl Control {
         let open = state.open;
         loop {
             let flagged = state.flags.iter().any(|(flag, _)| flag.load(Ordering::Relaxed));
-            let typed = bytes && !state.bytes.is_empty();
+            let typed = bytes && !state.bytes.is_empty() || !state.keys.is_empty();
             if flagged || typed || !state.requests.is_empty() || state.open != open {
                 return false;
             }

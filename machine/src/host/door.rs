@@ -20,7 +20,7 @@ use super::console::Console;
 use super::control::{Control, Request};
 use super::drive::Drives;
 use super::matcher::Matcher;
-use super::script::ConsoleScript;
+use super::script::{ConsoleScript, Typed};
 
 /// How virtual time passes while every hart waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -141,9 +141,12 @@ impl LiveDoor {
         self.control.set_script_pending(pending);
     }
 
-    fn hand_out(&mut self, byte: u8) -> Input {
+    fn hand_out(&mut self, typed: Typed) -> Input {
         self.position.inputs += 1;
-        Input::Console { port: 0, byte }
+        match typed {
+            Typed::Byte(byte) => Input::Console { port: 0, byte },
+            Typed::Key((code, down)) => Input::Key { code, down },
+        }
     }
 }
 
@@ -177,16 +180,22 @@ impl Door for LiveDoor {
         let scripted = self
             .script
             .as_mut()
-            .and_then(|script| script.next(at, time, ready.console));
-        let byte = match scripted {
-            Some(byte) => {
+            .and_then(|script| script.next(at, time, ready));
+        let typed = match scripted {
+            Some(typed) => {
                 self.tell_script();
-                Some(byte)
+                Some(typed)
             }
-            None if ready.console => self.control.byte(),
-            None => None,
+            None => {
+                let byte = ready
+                    .console
+                    .then(|| self.control.byte())
+                    .flatten()
+                    .map(Typed::Byte);
+                byte.or_else(|| ready.key.then(|| self.control.key()).flatten().map(Typed::Key))
+            }
         };
-        Ok(byte.map(|byte| self.hand_out(byte)))
+        Ok(typed.map(|typed| self.hand_out(typed)))
     }
 
     fn next_input(&self) -> Option<(Icount, VirtualTime)> {

@@ -8,8 +8,9 @@
 //! send poweroff\n
 //! ```
 //!
-//! A line is `wait TEXT` or `send TEXT`; the text is the rest of the line after one space, with the
-//! escapes `\n \r \t \0 \\ \xNN`. Blank lines and lines that start with `#` are skipped. A wait is over when its text
+//! A line is `wait TEXT`, `send TEXT`, `key NAME`, `type TEXT` or `pause TIME`. A text is the rest of the line after one
+//! space, with the escapes `\n \r \t \0 \\ \xNN`. `key` presses and releases a key of the keyboard, or several together
+//! (`ctrl-alt-delete`); `type` presses the keys that make a text; `pause` lets virtual time pass (`500ms`, `2s`). Blank lines and lines that start with `#` are skipped. A wait is over when its text
 //! has come out of the console after the text of the wait before it.
 //!
 //! **When a byte is sent depends on virtual time alone**: the first comes [`PAUSE`] steps after the text
@@ -19,7 +20,8 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
-use icount::{Icount, VirtualTime};
+use devices::pc::keys::{self, Stroke};
+use icount::{Icount, Ready, VirtualTime};
 
 use super::matcher::Matcher;
 
@@ -29,6 +31,12 @@ const PAUSE: u64 = 1_000_000;
 
 /// Virtual nanoseconds between two bytes: a line of 115200 baud.
 const BYTE_TIME: u64 = 86_806;
+
+/// Virtual nanoseconds between two strokes of keys.
+const KEY_TIME: u64 = 20_000_000;
+
+/// The steps that there are, for messages.
+const STEPS: &str = "wait TEXT, send TEXT, key NAME, type TEXT or pause TIME";
 
 /// What is wrong with a script, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,6 +52,17 @@ pub struct ScriptError {
 enum Step {
     Wait { line: usize, text: Vec<u8> },
     Send { text: Vec<u8> },
+    Press { keys: VecDeque<Stroke> },
+    Pause { ns: u64 },
+}
+
+/// What a script types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Typed {
+    /// A byte on the console.
+    Byte(u8),
+    /// A key of the keyboard.
+    Key(Stroke),
 }
 
 /// A script, and how far it has come.
@@ -76,12 +95,24 @@ impl ConsoleScript {
             let (word, text) = line.trim_start().split_once(' ').unwrap_or((line.trim(), ""));
             let text = unescape(text).map_err(error)?;
             if text.is_empty() {
-                return Err(error(format!("'{word}' needs a text: wait TEXT or send TEXT")));
+                return Err(error(format!("'{word}' needs more: {STEPS}")));
             }
+            let words = || String::from_utf8_lossy(&text).into_owned();
             steps.push_back(match word {
                 "wait" => Step::Wait { line: number, text },
                 "send" => Step::Send { text },
-                _ => return Err(error(format!("'{word}' is no step: wait TEXT or send TEXT"))),
+                "key" => Step::Press {
+                    keys: keys::combination(words().trim())
+                        .ok_or_else(|| error(unknown_key(words().trim())))?
+                        .into(),
+                },
+                "type" => Step::Press {
+                    keys: keys::text(&words()).into(),
+                },
+                "pause" => Step::Pause {
+                    ns: duration(words().trim()).map_err(error)?,
+                },
+                _ => return Err(error(format!("'{word}' is no step: {STEPS}"))),
             });
         }
         let mut script = Self {
@@ -114,12 +145,13 @@ impl ConsoleScript {
         if self.matcher.is_none() {
             self.matcher = self.steps.iter().find_map(|step| match step {
                 Step::Wait { text, .. } => Some(Matcher::new(text)),
-                Step::Send { .. } => None,
+                Step::Send { .. } | Step::Press { .. } | Step::Pause { .. } => None,
             });
         }
         self.due = match self.steps.front() {
-            Some(Step::Send { .. }) => self.due.or(Some(self.after_pause(time))),
-            _ => None,
+            Some(Step::Send { .. } | Step::Press { .. }) => self.due.or(Some(self.after_pause(time))),
+            Some(Step::Pause { ns }) => Some(time.saturating_add(*ns)),
+            Some(Step::Wait { .. }) | None => None,
         };
     }
 
@@ -140,25 +172,35 @@ impl ConsoleScript {
         matched
     }
 
-    /// The byte that is due at this boundary, if any.
-    pub(crate) fn next(&mut self, at: Icount, time: VirtualTime, ready: bool) -> Option<u8> {
+    /// What is due at this boundary, if anything is.
+    pub(crate) fn next(&mut self, at: Icount, time: VirtualTime, ready: Ready) -> Option<Typed> {
         self.asked = (at, time);
         if self.due? > time {
             return None;
         }
-        self.due = Some(time.saturating_add(BYTE_TIME));
-        if !ready {
-            return None;
-        }
-        let Some(Step::Send { text }) = self.steps.front_mut() else {
-            return None;
+        let (typed, over) = match self.steps.front_mut()? {
+            Step::Wait { .. } => return None,
+            Step::Pause { .. } => (None, true),
+            Step::Send { text } => {
+                self.due = Some(time.saturating_add(BYTE_TIME));
+                if !ready.console {
+                    return None;
+                }
+                (Some(Typed::Byte(text.remove(0))), text.is_empty())
+            }
+            Step::Press { keys } => {
+                self.due = Some(time.saturating_add(KEY_TIME));
+                if !ready.key {
+                    return None;
+                }
+                (keys.pop_front().map(Typed::Key), keys.is_empty())
+            }
         };
-        let byte = text.remove(0);
-        if text.is_empty() {
+        if over {
             self.steps.pop_front();
             self.arm(time);
         }
-        Some(byte)
+        typed
     }
 
     /// Virtual time at which the next byte is due, if the script does not wait for a text.
@@ -181,8 +223,29 @@ impl ConsoleScript {
                 format!("waiting for \"{}\" (line {line})", text.escape_ascii())
             }
             Step::Send { text } => format!("sending \"{}\"", text.escape_ascii()),
+            Step::Press { .. } => "pressing keys".into(),
+            Step::Pause { .. } => "pausing".into(),
         })
     }
+}
+
+/// What is said about a key that isn't there.
+pub fn unknown_key(name: &str) -> String {
+    let all: Vec<&str> = keys::names().collect();
+    format!(
+        "there is no key '{name}'; keys, with - between those pressed together: {}",
+        all.join(" ")
+    )
+}
+
+/// A time with its unit, in ns.
+fn duration(text: &str) -> Result<u64, String> {
+    let units = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+    let parsed = units.iter().find_map(|(unit, ns)| {
+        let count: u64 = text.strip_suffix(unit)?.trim().parse().ok()?;
+        count.checked_mul(*ns)
+    });
+    parsed.ok_or_else(|| format!("'{text}' is no time: 500ms, 2s"))
 }
 
 /// Bytes of a text with the escapes `\n \r \t \0 \\ \xNN`.
@@ -231,6 +294,32 @@ pub fn unescape(text: &str) -> Result<Vec<u8>, String> {
 mod tests {
     use super::*;
 
+    const READY: Ready = Ready {
+        console: true,
+        key: true,
+        frame: true,
+    };
+
+    #[test]
+    fn keys_are_pressed_a_key_s_time_apart() {
+        let mut script = ConsoleScript::parse("pause 2ms\nkey ctrl-c\n").unwrap();
+        let mut now = VirtualTime(2_000_000);
+        assert_eq!(script.next(Icount(2_000_000), now, READY), None);
+        let mut strokes = Vec::new();
+        while let Some(due) = script.due() {
+            assert!(strokes.is_empty() || due.since(now) >= KEY_TIME);
+            now = due;
+            if let Some(typed) = script.next(Icount(now.0), now, READY) {
+                strokes.push(typed);
+            }
+        }
+        let pressed = keys::combination("ctrl-c").unwrap();
+        let expected: Vec<Typed> = pressed.into_iter().map(Typed::Key).collect();
+        assert_eq!(strokes, expected);
+        let error = ConsoleScript::parse("key nonsense").unwrap_err();
+        assert!(error.to_string().contains("no key 'nonsense'"), "{error}");
+    }
+
     fn feed(script: &mut ConsoleScript, text: &str, time: u64) {
         for byte in text.bytes() {
             script.feed(byte, VirtualTime(time));
@@ -250,7 +339,7 @@ mod tests {
         let error = ConsoleScript::parse("# hi\n\nwait x\nsnd y\n").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "line 4: 'snd' is no step: wait TEXT or send TEXT"
+            "line 4: 'snd' is no step: wait TEXT, send TEXT, key NAME, type TEXT or pause TIME"
         );
         assert_eq!(ConsoleScript::parse("wait").unwrap_err().line, 1);
         assert_eq!(ConsoleScript::parse("send \\z").unwrap_err().line, 1);
@@ -263,19 +352,28 @@ mod tests {
         assert_eq!(script.pending().unwrap(), "waiting for \"login: \" (line 1)");
         feed(&mut script, "Debian login: ", 5_000);
         let due = 5_000 + PAUSE;
-        assert_eq!(script.next(Icount(6_000), VirtualTime(6_000), true), None);
+        assert_eq!(script.next(Icount(6_000), VirtualTime(6_000), READY), None);
         assert_eq!(script.next_input(), Some((Icount(due), VirtualTime(due))));
-        assert_eq!(script.next(Icount(due), VirtualTime(due), true), Some(b'a'));
-        assert_eq!(script.next(Icount(due), VirtualTime(due), true), None);
+        assert_eq!(
+            script.next(Icount(due), VirtualTime(due), READY),
+            Some(Typed::Byte(b'a'))
+        );
+        assert_eq!(script.next(Icount(due), VirtualTime(due), READY), None);
         // No room: offered again a byte's time later.
         let due = due + BYTE_TIME;
-        assert_eq!(script.next(Icount(due), VirtualTime(due), false), None);
+        assert_eq!(script.next(Icount(due), VirtualTime(due), Ready::default()), None);
         let due = due + BYTE_TIME;
-        assert_eq!(script.next(Icount(due), VirtualTime(due), true), Some(b'b'));
+        assert_eq!(
+            script.next(Icount(due), VirtualTime(due), READY),
+            Some(Typed::Byte(b'b'))
+        );
         assert_eq!(script.due(), None);
         feed(&mut script, "ab\r\n#", due);
         assert_eq!(script.due(), Some(VirtualTime(due + PAUSE)));
-        assert_eq!(script.next(Icount(0), VirtualTime(due + PAUSE), true), Some(b'c'));
+        assert_eq!(
+            script.next(Icount(0), VirtualTime(due + PAUSE), READY),
+            Some(Typed::Byte(b'c'))
+        );
         assert_eq!(script.pending(), None);
     }
 
@@ -283,7 +381,10 @@ mod tests {
     fn a_text_that_comes_before_the_answer_is_sent_counts() {
         let mut script = ConsoleScript::parse("wait A\nsend x\nwait B\nsend y").unwrap();
         feed(&mut script, "AB", 0);
-        assert_eq!(script.next(Icount(0), VirtualTime(PAUSE), true), Some(b'x'));
+        assert_eq!(
+            script.next(Icount(0), VirtualTime(PAUSE), READY),
+            Some(Typed::Byte(b'x'))
+        );
         assert!(script.due().is_some());
     }
 
