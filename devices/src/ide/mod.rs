@@ -184,6 +184,18 @@ impl State {
     }
 }
 
+/// Where a legacy I/O port leads, if it does.
+pub fn legacy_offset(port: u64) -> Option<u64> {
+    (0..2).find_map(|channel| {
+        let command = port.checked_sub(COMMAND_PORT[channel].into());
+        let register = command.filter(|&register| register < COMMAND_SIZE);
+        match register {
+            Some(register) => Some(COMMAND[channel] + register),
+            None => (port == u64::from(CONTROL_PORT[channel])).then_some(CONTROL[channel]),
+        }
+    })
+}
+
 /// The channel whose data register this is.
 fn data_register(offset: u64) -> Option<usize> {
     COMMAND.iter().position(|&command| command == offset)

@@ -7,7 +7,8 @@
 //! - 00:00.0, the 82441FX host bridge. Its PAM and SMRAM registers are state without effect: memory at
 //!   0xc0000 to 0xfffff is always RAM on this board, and there is no system management mode.
 //! - 00:01.0, the 82371SB ISA bridge. Its PIRQ route control registers do route ([`super::routing`]).
-//! - 00:01.1, the 82371SB IDE. The legacy ports are the IDE controller's; its bus master is always idle.
+//! - 00:01.1, the 82371SB IDE. Its ports are [`crate::Ide`]'s, wherever the guest enables them or not;
+//!   without one its bus master is always idle.
 //! - 00:01.3, the 82371AB power management. Its registers are at port 0x600 for good, its SCI is IRQ 9; the
 //!   registers are the ACPI device's. APMC_EN is set as if system management mode were set up already, which
 //!   keeps firmware from trying.

@@ -19,6 +19,9 @@
 //! PCI Express would ask for a memory-mapped configuration space and root ports, and none of the devices
 //! here gains by it.
 //!
+//! The IDE controller, if there is one, is [`crate::Ide`], with its legacy ports wherever the PIIX3's IDE function stands,
+//! and its bus master behind that function's BAR 4. The legacy ports answer always.
+//!
 //! The reset control register, port 0xcf9 among the configuration ports, is [`crate::pc::Pm`]'s: the board
 //! maps that before this device. Not there: buses behind bridges, 64-bit and prefetchable base address
 //! registers, plain MSI, power management, error reporting.
@@ -48,7 +51,7 @@ use self::bar::Space;
 use self::config::Command;
 use self::function::Unmastered;
 use self::routing::Lines;
-use crate::{Context, Device, DeviceError, Input, InputKind, VirtualTime, state};
+use crate::{Context, Device, DeviceError, Ide, Input, InputKind, VirtualTime, ide, state};
 
 /// Where I/O ports lie in the offset space: offset = this + port, ports 0 to 0xffff.
 pub const IO_WINDOW: u64 = 0;
@@ -77,12 +80,15 @@ const ADDRESS_ENABLE: u32 = 1 << 31;
 const ADDRESS_WRITABLE: u32 = 0x80ff_fffc;
 
 const ISA_BRIDGE_DEVICE: u8 = 1;
-const VERSION: u8 = 1;
+const IDE_PLACE: (u8, u8) = (ISA_BRIDGE_DEVICE, 1);
+const IDE_BUS_MASTER_BAR: u8 = 4;
+const VERSION: u8 = 2;
 const NAME: &str = "pci";
 
 /// The host bridge with bus 0 and all its functions.
 pub struct Pci {
     slots: Vec<Slot>,
+    ide: Option<Ide>,
     state: State,
 }
 
@@ -105,6 +111,7 @@ struct State {
 struct Saved {
     state: State,
     slots: Vec<(config::State, Vec<u8>)>,
+    ide: Option<Vec<u8>>,
 }
 
 fn ones(size: u8) -> u64 {
@@ -119,6 +126,10 @@ impl Slot {
             config: function.config(),
             function,
         }
+    }
+
+    fn is(&self, place: (u8, u8)) -> bool {
+        (self.device, self.number) == place
     }
 
     /// Calls the function with what of the machine it may reach.
@@ -192,7 +203,7 @@ impl Pci {
         let mut slots = vec![
             Slot::new(0, 0, Box::new(chipset::HOST_BRIDGE)),
             Slot::new(ISA_BRIDGE_DEVICE, 0, Box::new(chipset::ISA_BRIDGE)),
-            Slot::new(ISA_BRIDGE_DEVICE, 1, Box::new(chipset::IDE)),
+            Slot::new(IDE_PLACE.0, IDE_PLACE.1, Box::new(chipset::IDE)),
             Slot::new(ISA_BRIDGE_DEVICE, 3, Box::new(chipset::POWER_MANAGEMENT)),
         ];
         slots.extend(
@@ -202,8 +213,46 @@ impl Pci {
         );
         Pci {
             slots,
+            ide: None,
             state: State::default(),
         }
+    }
+
+    /// The same with an IDE controller.
+    pub fn with_ide(self, ide: Ide) -> Self {
+        Pci {
+            ide: Some(ide),
+            ..self
+        }
+    }
+
+    /// Calls the IDE controller, if there is one, with what of the machine it may reach.
+    fn call_ide<R>(
+        &mut self,
+        cx: &mut dyn Context,
+        act: impl FnOnce(&mut Ide, &mut dyn Context) -> R,
+    ) -> Option<R> {
+        let ide = self.ide.as_mut()?;
+        let is_master = self
+            .slots
+            .iter()
+            .find(|slot| slot.is(IDE_PLACE))
+            .is_some_and(|slot| slot.config.command().contains(Command::BUS_MASTER));
+        Some(if is_master {
+            act(ide, cx)
+        } else {
+            act(ide, &mut Unmastered(cx))
+        })
+    }
+
+    /// Where a port leads in the IDE controller, if it does.
+    fn ide_offset(&self, port: u64, size: u8) -> Option<u64> {
+        self.ide.as_ref()?;
+        ide::legacy_offset(port).or_else(|| {
+            let slot = self.slots.iter().find(|slot| slot.is(IDE_PLACE))?;
+            let (bar, offset) = slot.config.decode(Space::Io, port, size)?;
+            (bar == IDE_BUS_MASTER_BAR).then_some(ide::BUS_MASTER + offset)
+        })
     }
 
     /// The function that CONFADD names, and the register, if it is enabled; the function is none if nothing
@@ -246,6 +295,10 @@ impl Pci {
                 _ => ones(size),
             };
         }
+        if let Some(offset) = self.ide_offset(port, size) {
+            let value = self.call_ide(cx, |ide, cx| ide.read(cx, offset, size));
+            return value.unwrap_or(ones(size));
+        }
         self.read_decoded(cx, Space::Io, port, size)
     }
 
@@ -256,6 +309,8 @@ impl Pci {
             if let Some((Some(slot), register)) = self.addressed() {
                 slot.config_write(cx, register + start, size, value);
             }
+        } else if let Some(offset) = self.ide_offset(port, size) {
+            self.call_ide(cx, |ide, cx| ide.write(cx, offset, size, value));
         } else {
             self.write_decoded(cx, Space::Io, port, size, value);
         }
@@ -293,10 +348,12 @@ impl Pci {
 
     /// Takes a saved state function by function; a failure leaves those before it changed.
     fn take(&mut self, bytes: &[u8]) -> Result<(), DeviceError> {
-        let count = self.slots.len();
+        let (count, has_ide) = (self.slots.len(), self.ide.is_some());
         let saved = state::restore(NAME, VERSION, bytes, |saved: &Saved| {
             if saved.slots.len() != count {
                 Err("another number of functions")
+            } else if saved.ide.is_some() != has_ide {
+                Err("an IDE controller on one side only")
             } else if saved.state.address & !ADDRESS_WRITABLE != 0 {
                 Err("a configuration address that can't be set")
             } else if saved.state.lines.is_possible() {
@@ -311,6 +368,9 @@ impl Pci {
             slot.config
                 .restore(config)
                 .map_err(|what| DeviceError::Impossible { device, what })?;
+        }
+        if let (Some(ide), Some(bytes)) = (&mut self.ide, &saved.ide) {
+            ide.restore(bytes)?;
         }
         self.state = saved.state;
         Ok(())
@@ -345,9 +405,11 @@ impl Device for Pci {
     }
 
     fn deadline(&self) -> Option<VirtualTime> {
+        let ide = self.ide.as_ref().and_then(Device::deadline);
         self.slots
             .iter()
             .filter_map(|slot| slot.function.deadline())
+            .chain(ide)
             .min()
     }
 
@@ -357,6 +419,14 @@ impl Device for Pci {
             if slot.function.deadline().is_some_and(|due| due <= now) {
                 slot.call(cx, |function, cx, config| function.fire(cx, config));
             }
+        }
+        if self
+            .ide
+            .as_ref()
+            .and_then(Device::deadline)
+            .is_some_and(|due| due <= now)
+        {
+            self.call_ide(cx, |ide, cx| ide.fire(cx));
         }
         self.update_lines(cx);
     }
@@ -384,6 +454,7 @@ impl Device for Pci {
         let saved = Saved {
             state: self.state.clone(),
             slots: slots.collect(),
+            ide: self.ide.as_ref().map(Device::save),
         };
         state::save(VERSION, &saved)
     }
@@ -401,6 +472,9 @@ impl Device for Pci {
         for slot in &mut self.slots {
             slot.config = slot.function.config();
             slot.function.reset();
+        }
+        if let Some(ide) = &mut self.ide {
+            ide.reset(cx);
         }
         self.state = State {
             lines: std::mem::take(&mut self.state.lines),

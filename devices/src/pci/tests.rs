@@ -506,3 +506,69 @@ proptest! {
         prop_assert_eq!(fresh.pci.save(), saved);
     }
 }
+
+/// A PC with a disk, its IDE function set up as firmware does it.
+fn with_ide() -> Pci {
+    let disk = ide::Unit::Disk {
+        drive: 0,
+        sectors: 512,
+        read_only: false,
+        serial: String::new(),
+    };
+    Pci::new(Vec::new()).with_ide(Ide::new([[Some(disk), None], [None, None]]))
+}
+
+fn wait(pci: &mut Pci, cx: &mut Fake) {
+    while let Some(due) = pci.deadline() {
+        cx.now = due;
+        pci.fire(cx);
+    }
+}
+
+#[test]
+fn the_ide_controller_is_at_its_ports_and_behind_its_function() {
+    const BASE: u64 = 0xc000;
+    const TABLE: u64 = crate::fake::RAM_BASE;
+    let (mut pci, cx) = (with_ide(), &mut Fake::new());
+    cx.disk.insert((0, 0), [0x5a; crate::BLOCK_SIZE]);
+    // The legacy ports need no set-up.
+    assert_eq!(pci.read(cx, 0x1f7, 1), 0x50);
+    assert_eq!(pci.read(cx, 0x3f6, 1), 0x50);
+    assert_eq!(pci.read(cx, 0x177, 1), 0x7f);
+    assert_eq!(pci.read(cx, BASE + 2, 1), 0xff);
+    let config = |pci: &mut Pci, cx: &mut Fake, register: u64, value: u64| {
+        pci.write(cx, 0xcf8, 4, 0x8000_0900 | register);
+        pci.write(cx, 0xcfc, 4, value);
+    };
+    config(&mut pci, cx, 0x20, BASE);
+    config(&mut pci, cx, 0x04, 1);
+    assert_eq!(pci.read(cx, BASE + 2, 1), 0);
+    cx.poke(TABLE, &(TABLE as u32 + 0x1000).to_le_bytes());
+    cx.poke(TABLE + 4, &[0, 2, 0, 0x80]);
+    let read = |pci: &mut Pci, cx: &mut Fake| {
+        pci.write(cx, BASE + 4, 4, TABLE);
+        pci.write(cx, BASE, 1, 0);
+        pci.write(cx, BASE, 1, 9);
+        for (port, value) in [(0x1f2, 1), (0x1f3, 0), (0x1f6, 0xe0), (0x1f7, 0xc8)] {
+            pci.write(cx, port, 1, value);
+        }
+        wait(pci, cx);
+        (pci.read(cx, BASE + 2, 1), pci.read(cx, 0x1f7, 1))
+    };
+    // Without Bus Master Enable nothing is reached.
+    assert_eq!(read(&mut pci, cx), (6, 0x51));
+    config(&mut pci, cx, 0x04, 5);
+    pci.write(cx, BASE + 2, 1, 6);
+    assert_eq!(read(&mut pci, cx), (4, 0x50));
+    assert_eq!(cx.peek(TABLE + 0x1000, 512), [0x5a; 512]);
+    assert!(cx.take().contains(&Effect::Line(14, true)));
+    // It is saved and reset with its bus.
+    pci.write(cx, 0x1f3, 1, 0x77);
+    let saved = pci.save();
+    let mut other = with_ide();
+    other.restore(&saved).unwrap();
+    assert_eq!(other.read(cx, 0x1f3, 1), 0x77);
+    assert!(Pci::new(Vec::new()).restore(&saved).is_err());
+    other.reset(cx);
+    assert_eq!(other.read(cx, 0x1f3, 1), 1);
+}
