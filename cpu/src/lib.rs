@@ -371,6 +371,8 @@ pub trait Cpu: Send {
     fn read_register(&self, number: u32) -> Option<Vec<u8>>;
     /// Writes a register, as far as the architecture lets a debugger.
     fn write_register(&mut self, number: u32, bytes: &[u8]) -> Result<(), StateError>;
+    /// Whether the architecture reports data breakpoints after the access (x86: a trap), not before it.
+    fn watch_after(&self) -> bool;
     /// gdb's target description.
     fn target_xml(&self) -> String;
     /// Text and length of the instruction at the start of `bytes`, at address `pc`.

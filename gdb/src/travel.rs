@@ -2,7 +2,8 @@
 //!
 //! A watchpoint's hit is the boundary before the access. RISC-V reports it there, and gdb itself makes the step to
 //! see the new value. Backward everything is mirrored: it is reported at the boundary after the access, and gdb
-//! itself makes the step back to see the value before.
+//! itself makes the step back to see the value before. x86 reports the other way round
+//! ([`cpu::Cpu::watch_after`](machine::cpu::Cpu::watch_after)): forward after the access, backward before it.
 //!
 //! On a branch (after a write into history) backward ends at the branch's start and goes on in the recording.
 
@@ -177,12 +178,21 @@ impl Target<'_> {
         }
         if let Forward::Hit {
             at,
-            stop: Stop::Watch { .. },
+            stop: Stop::Watch { hart, .. },
         } = forward
         {
-            self.owed = Some(at);
+            if !self.watches_after(hart) {
+                self.owed = Some(at);
+            } else if self.timeline.step_forward()? == Landed::Interrupted {
+                return Ok(Forward::Interrupted);
+            }
         }
         Ok(forward)
+    }
+
+    /// Whether a watchpoint of a hart is reported after the access.
+    fn watches_after(&self, hart: u8) -> bool {
+        self.cpu(hart).is_some_and(|cpu| cpu.watch_after())
     }
 
     fn proceed(&mut self, harts: u8) -> Outcome<Arrived> {
@@ -296,7 +306,11 @@ impl Target<'_> {
         if !watches.watches.is_empty() {
             match self.timeline.find_last(here.saturating_sub(1), here, &watches)? {
                 Backward::Found { stop, .. } => {
-                    self.owed = Some(here);
+                    if self.watches_after(stop.hart()) {
+                        self.one_back(hart)?;
+                    } else {
+                        self.owed = Some(here);
+                    }
                     return Ok(Arrived::Hit(stop));
                 }
                 Backward::Interrupted => return Ok(Arrived::Interrupted),
@@ -347,6 +361,10 @@ impl Target<'_> {
                 stop: stop @ Stop::Breakpoint { .. },
                 ..
             } => Ok(Arrived::Hit(stop)),
+            Backward::Found {
+                stop: stop @ Stop::Watch { hart, .. },
+                ..
+            } if self.watches_after(hart) => Ok(Arrived::Hit(stop)),
             Backward::Found {
                 stop: stop @ Stop::Watch { .. },
                 ..

@@ -396,6 +396,10 @@ impl Cpu for Hart {
         self.debug_write(number, bytes)
     }
 
+    fn watch_after(&self) -> bool {
+        false
+    }
+
     fn target_xml(&self) -> String {
         debug::target_xml()
     }
