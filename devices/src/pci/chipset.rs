@@ -8,7 +8,7 @@
 //!   0xc0000 to 0xfffff is always RAM on this board, and there is no system management mode.
 //! - 00:01.0, the 82371SB ISA bridge. Its PIRQ route control registers do route ([`super::routing`]).
 //! - 00:01.1, the 82371SB IDE. Its ports are [`crate::Ide`]'s, wherever the guest enables them or not;
-//!   without one its bus master is always idle.
+//!   without one its bus master is always idle. Its IDETIM registers have it decode from power-on.
 //! - 00:01.3, the 82371AB power management. Its registers are at port 0x600 for good, its SCI is IRQ 9; the
 //!   registers are the ACPI device's. APMC_EN is set as if system management mode were set up already, which
 //!   keeps firmware from trying.
@@ -78,8 +78,9 @@ pub(super) const IDE: Fixed = Fixed {
     config: || {
         let mut config = Config::new(identity(0x7010, 0, [1, 1, 0x80]));
         config.bar(4, Bar::Io(16));
-        // IDETIM of both channels.
-        config.field(0x40, &[0; 4], &[0xff; 4]);
+        // IDETIM of both channels: decoding, as firmware sets it up and drivers ask, since kernels are started
+        // without firmware too.
+        config.field(0x40, &[0, 0x80, 0, 0x80], &[0xff; 4]);
         config
     },
 };

@@ -233,6 +233,7 @@ fn chipset_registers_keep_what_firmware_writes() {
     assert_eq!(board.get((0, 0), 0x58, 4), 0x3333_3000);
     assert_eq!(board.get((0, 0), 0x5c, 4), 0x3333_3333);
     assert_eq!(board.get((1, 0), 0x60, 4), 0x8080_8080);
+    assert_eq!(board.get((1, 1), 0x40, 4), 0x8000_8000);
     board.set((1, 0), 0x60, 4, 0x0b0b_0a0a);
     assert_eq!(board.get((1, 0), 0x60, 4), 0x0b0b_0a0a);
     board.set((1, 3), 0x40, 4, 0xb001);
