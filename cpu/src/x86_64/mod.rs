@@ -4,17 +4,39 @@
 //!   bytes --iced-x86--> instruction --lift/--> IR block      slots.rs   which slot holds which register
 //!                                                            mode.rs    what a block's meaning depends on
 //!   helper.rs   what lifted code calls: segments, gates, MSRs, x87, ...
+//!   hart.rs     the processor: registers, pins, boundaries; mmu, segments, gates, far, syscall, control, msr, cpuid, ...
 //!   x87/        the x87 and MMX registers, and every x87 instruction as a function of them
 //! ```
 //!
 //! Source: Intel 64 and IA-32 Architectures Software Developer's Manual (SDM), volumes 1 to 3.
 
+pub mod bits;
+mod call;
+mod control;
+pub mod cpuid;
+pub mod debug;
+pub mod disasm;
+mod far;
 pub mod flags;
+mod fxstate;
+mod gates;
+pub mod hart;
 pub mod helper;
+pub mod mmu;
 pub mod mode;
+mod msr;
+mod ports;
+pub mod registers;
+mod segments;
 pub mod slots;
+mod stack;
+mod state;
+mod syscall;
 pub mod trap;
 pub mod x87;
+
+#[cfg(test)]
+mod fake;
 
 /// Number of CR8 for [`crate::Context::local_read`]: no MSR has it.
 pub const CR8: u32 = 0xffff_0008;

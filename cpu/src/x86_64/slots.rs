@@ -60,3 +60,6 @@ pub const fn limit(n: u8) -> Slot {
 pub const fn xmm(n: u8, part: u8) -> Slot {
     Slot(64 + 4 * n as u16 + part as u16)
 }
+
+/// One past the last slot that is part of the processor's state.
+pub const END: u16 = 128;
