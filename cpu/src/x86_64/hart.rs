@@ -732,6 +732,10 @@ impl Cpu for Hart {
         Ok(())
     }
 
+    fn watch_after(&self) -> bool {
+        true
+    }
+
     fn target_xml(&self) -> String {
         debug::target_xml()
     }
