@@ -1,5 +1,7 @@
 //! Writes one of the crate's images to a file, for a look at it with objdump or QEMU:
 //! `cargo run -p firmware --example emit -- demo demo.bin`
+//! `cargo run -p firmware --example emit -- x86-demo.elf demo.elf`
+//! `qemu-system-x86_64 -kernel demo.elf -nographic -icount shift=0 -device isa-debug-exit,iobase=0xf4,iosize=4`
 //! `qemu-system-riscv64 -M virt -bios demo.bin -nographic -icount shift=0`
 
 use std::process::ExitCode;
@@ -7,12 +9,13 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [what, path] = args.as_slice() else {
-        eprintln!("usage: emit demo|demo.elf|smp|fp|paging|sbi|fdt FILE");
+        eprintln!("usage: emit demo|demo.elf|x86-demo.elf|smp|fp|paging|sbi|fdt FILE");
         return ExitCode::from(2);
     };
     let bytes = match what.as_str() {
         "demo" => guest(firmware::demo()),
         "demo.elf" => firmware::demo().to_elf(),
+        "x86-demo.elf" => firmware::x86_demo().to_elf(),
         "smp" => guest(firmware::smp_demo(4)),
         "fp" => guest(firmware::fp_mix()),
         "paging" => guest(firmware::paging()),

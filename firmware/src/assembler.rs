@@ -5,6 +5,7 @@
 //! Privileged manual 10 ("Instruction Set Listings").
 
 use dynasmrt::components::StaticLabel;
+use dynasmrt::relocations::Relocation;
 use dynasmrt::{VecAssembler, riscv::RiscvRelocation};
 
 /// Assembles into a byte vector; code is position-independent within an image.
@@ -53,7 +54,11 @@ pub(crate) fn assembler(base: u64) -> Assembler {
 ///
 /// # Panics
 /// If a label isn't defined: a mistake in this crate.
-pub(crate) fn symbols(asm: &Assembler, base: u64, names: &[&'static str]) -> Vec<(String, u64)> {
+pub(crate) fn symbols<R: Relocation>(
+    asm: &VecAssembler<R>,
+    base: u64,
+    names: &[&'static str],
+) -> Vec<(String, u64)> {
     let mut table: Vec<(String, u64)> = names
         .iter()
         .map(|&name| {

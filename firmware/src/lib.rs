@@ -28,7 +28,10 @@ pub mod x86;
 
 pub use error::FirmwareError;
 pub use fdt::{FdtConfig, MAX_HARTS, RISCV_EXTENSIONS, riscv_virt_fdt};
-pub use guests::{DEMO_CULPRIT, FP_MIX_CONSOLE, Guest, PAGING_CONSOLE, demo, fp_mix, paging, smp_demo};
+pub use guests::{
+    DEMO_CULPRIT, FP_MIX_CONSOLE, Guest, PAGING_CONSOLE, X86_DEMO_CULPRIT, X86Guest, demo, fp_mix, paging,
+    smp_demo, x86_demo,
+};
 pub use loader::{KernelKind, Loaded, Segment, load_kernel, load_raw};
 pub use reset::{NextMode, fw_dynamic_info, reset_rom};
 pub use sbi::{SBI_MAX_HARTS, SbiConfig, sbi};

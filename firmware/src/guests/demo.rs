@@ -71,6 +71,22 @@ const SYMBOLS: &[&str] = &[
     "stacks",
 ];
 
+/// What the demo says, whatever it runs on.
+pub(super) mod words {
+    use std::ffi::CStr;
+
+    pub const BANNER: &CStr = c"demo: two tasks, one list, no lock\n";
+    pub const STARTED: &CStr = c"demo: tasks started\n";
+    pub const ROUND: &CStr = c"demo: round ";
+    pub const TICKS: &CStr = c", ticks ";
+    pub const CORRUPTED: &CStr = c"demo: list corrupted: node ";
+    pub const PREV: &CStr = c" prev ";
+    pub const EXPECTED: &CStr = c", expected ";
+    pub const PANIC: &CStr = c"\ndemo: panic: bad value ";
+    pub const TRAP: &CStr = c"demo: unexpected trap ";
+    pub const AT: &CStr = c" at ";
+}
+
 /// The demo guest. One hart; deterministic, since its only input is virtual time.
 ///
 /// ```
@@ -404,25 +420,25 @@ fn data(asm: &mut Assembler) {
     rv!(asm
         ; ->data_start:
         ; ->text_banner:
-        ; .bytes text(c"demo: two tasks, one list, no lock\n")
+        ; .bytes text(words::BANNER)
         ; ->text_started:
-        ; .bytes text(c"demo: tasks started\n")
+        ; .bytes text(words::STARTED)
         ; ->text_round:
-        ; .bytes text(c"demo: round ")
+        ; .bytes text(words::ROUND)
         ; ->text_ticks:
-        ; .bytes text(c", ticks ")
+        ; .bytes text(words::TICKS)
         ; ->text_corrupted:
-        ; .bytes text(c"demo: list corrupted: node ")
+        ; .bytes text(words::CORRUPTED)
         ; ->text_prev:
-        ; .bytes text(c" prev ")
+        ; .bytes text(words::PREV)
         ; ->text_expected:
-        ; .bytes text(c", expected ")
+        ; .bytes text(words::EXPECTED)
         ; ->text_panic:
-        ; .bytes text(c"\ndemo: panic: bad value ")
+        ; .bytes text(words::PANIC)
         ; ->text_trap:
-        ; .bytes text(c"demo: unexpected trap ")
+        ; .bytes text(words::TRAP)
         ; ->text_at:
-        ; .bytes text(c" at ")
+        ; .bytes text(words::AT)
         ; ->text_newline:
         ; .bytes text(c"\n")
 

@@ -42,31 +42,52 @@ impl Fields {
     }
 }
 
+/// What a file says of the machine that it is for.
+pub(super) struct Machine {
+    pub(super) number: u64,
+    pub(super) flags: u64,
+    /// Content of a note segment; none if empty.
+    pub(super) note: Vec<u8>,
+}
+
+/// EM_RISCV; flags: double-float ABI.
+const RISCV: Machine = Machine {
+    number: 243,
+    flags: 4,
+    note: Vec::new(),
+};
+
 impl Guest {
     /// The guest as an ELF64 executable with symbols; [`crate::load_kernel`] loads it as any other.
     pub fn to_elf(&self) -> Vec<u8> {
+        self.elf(&RISCV)
+    }
+
+    pub(super) fn elf(&self, machine: &Machine) -> Vec<u8> {
         let text_size = self.data - self.load;
         let data_size = self.image.len() as u64 - text_size;
         let (symbols, strings) = self.symbol_table();
 
-        let image_at = HEADER + PROGRAM_HEADER;
+        let headers = if machine.note.is_empty() { 1 } else { 2 };
+        let note_at = HEADER + PROGRAM_HEADER * headers;
+        let image_at = note_at + machine.note.len() as u64;
         let symbols_at = (image_at + self.image.len() as u64).next_multiple_of(8);
         let strings_at = symbols_at + symbols.len() as u64;
         let names_at = strings_at + strings.len() as u64;
         let sections_at = (names_at + SECTION_NAMES.len() as u64).next_multiple_of(8);
 
         let mut file = Fields(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec());
-        // ET_EXEC, EM_RISCV; flags: double-float ABI.
+        // ET_EXEC.
         file.put(2, 2)
-            .put(2, 243)
+            .put(2, machine.number)
             .put(4, 1)
             .put(8, self.entry)
             .put(8, HEADER)
             .put(8, sections_at);
-        file.put(4, 4)
+        file.put(4, machine.flags)
             .put(2, HEADER)
             .put(2, PROGRAM_HEADER)
-            .put(2, 1)
+            .put(2, headers)
             .put(2, SECTION_HEADER);
         file.put(2, 6).put(2, 5);
         // PT_LOAD, rwx.
@@ -77,6 +98,13 @@ impl Guest {
             .put(8, self.load)
             .put(8, self.load);
         file.put(8, size).put(8, size).put(8, 1);
+        if headers == 2 {
+            // PT_NOTE, r.
+            let size = machine.note.len() as u64;
+            file.put(4, 4).put(4, 4).put(8, note_at).put(8, 0).put(8, 0);
+            file.put(8, size).put(8, size).put(8, 4);
+        }
+        file.0.extend_from_slice(&machine.note);
         file.0.extend_from_slice(&self.image);
         file.0.resize(symbols_at as usize, 0);
         file.0.extend_from_slice(&symbols);

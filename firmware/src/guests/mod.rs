@@ -1,20 +1,22 @@
-//! Bare-metal RISC-V guests that this crate carries: a demonstration of a race to be found by
+//! Bare-metal guests that this crate carries: a demonstration of a race to be found by
 //! running backwards ([`demo`]), and three that the determinism tests record and replay.
 //!
-//! All run in machine mode from [`layout::RAM`], need no firmware and no FDT, print on the UART and
+//! Those for RISC-V run in machine mode from [`layout::RAM`], need no firmware and no FDT, print on the UART and
 //! end through the finisher. Each is one image: code, data and stacks. They are assembled at run time,
-//! so that neither a build nor a test needs a cross compiler.
+//! so that neither a build nor a test needs a cross compiler. [`x86_demo`] is the first of them for the PC.
 
 mod demo;
 mod elf;
 mod floating;
 mod paging;
 mod smp;
+mod x86;
 
 pub use demo::{DEMO_CULPRIT, demo};
 pub use floating::{FP_MIX_CONSOLE, fp_mix};
 pub use paging::{PAGING_CONSOLE, paging};
 pub use smp::smp_demo;
+pub use x86::{X86_DEMO_CULPRIT, X86Guest, x86_demo};
 
 use crate::assembler::{self, Assembler, WFI, rv};
 use crate::layout;

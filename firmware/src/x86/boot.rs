@@ -104,6 +104,21 @@ fn load(boot: &X86Boot, bytes: &[u8]) -> Result<X86Loaded, FirmwareError> {
     })
 }
 
+/// Whether the board takes so much RAM.
+pub(super) fn check_memory(memory: u64) -> Result<(), FirmwareError> {
+    if !(layout::RAM_MIN..=layout::RAM_MAX).contains(&memory) {
+        return Err(FirmwareError::Machine {
+            what: format!(
+                "RAM of {:#x} bytes is asked for; {:#x} to {:#x} are possible",
+                memory,
+                layout::RAM_MIN,
+                layout::RAM_MAX
+            ),
+        });
+    }
+    Ok(())
+}
+
 /// What a file that can't be started is called.
 fn foreign(bytes: &[u8], elf: bool) -> &'static str {
     let at = |offset: usize, magic: &[u8]| bytes.get(offset..).is_some_and(|rest| rest.starts_with(magic));
@@ -127,16 +142,7 @@ pub(super) struct Placed<'a> {
 impl<'a> Placed<'a> {
     /// A machine with its tables in place.
     pub(super) fn new(boot: &'a X86Boot<'a>) -> Result<Self, FirmwareError> {
-        if !(layout::RAM_MIN..=layout::RAM_MAX).contains(&boot.memory) {
-            return Err(FirmwareError::Machine {
-                what: format!(
-                    "RAM of {:#x} bytes is asked for; {:#x} to {:#x} are possible",
-                    boot.memory,
-                    layout::RAM_MIN,
-                    layout::RAM_MAX
-                ),
-            });
-        }
+        check_memory(boot.memory)?;
         let tables = acpi::tables(&AcpiConfig {
             cpus: boot.cpus,
             vga: boot.vga,

@@ -56,8 +56,9 @@ const IRQ0_OVERRIDE: u16 = 0x8002;
 /// Everything that the BIOS of such a machine asks for.
 ///
 /// # Errors
-/// No or too many processors, or a command line with a zero byte.
+/// A machine that can't be (see [`load_x86_kernel`](super::load_x86_kernel)), or a command line with a zero byte.
 pub fn bios_items(config: &BiosConfig) -> Result<BiosItems, FirmwareError> {
+    super::boot::check_memory(config.memory)?;
     let tables = acpi::tables(&AcpiConfig {
         cpus: config.cpus,
         vga: config.vga,
@@ -111,4 +112,119 @@ fn kernel_items(config: &BiosConfig, items: &mut Vec<(u16, Vec<u8>)>) -> Result<
         items.extend([(INITRD_SIZE, size(initrd)), (INITRD_DATA, initrd.to_vec())]);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> BiosConfig<'static> {
+        BiosConfig {
+            memory: 5 << 30,
+            cpus: 2,
+            ..BiosConfig::default()
+        }
+    }
+
+    fn file(items: &BiosItems, name: &str) -> Option<Vec<u8>> {
+        items
+            .files
+            .iter()
+            .find(|(n, _)| n == name)
+            .map(|(_, bytes)| bytes.clone())
+    }
+
+    fn item(items: &BiosItems, key: u16) -> Option<Vec<u8>> {
+        items
+            .items
+            .iter()
+            .find(|(k, _)| *k == key)
+            .map(|(_, bytes)| bytes.clone())
+    }
+
+    #[test]
+    fn a_bios_learns_of_the_machine() {
+        let order = ["/pci@i0cf8/*@4/disk@0,0".to_string(), "HALT".to_string()];
+        let items = bios_items(&BiosConfig {
+            serial_console: true,
+            boot_order: &order,
+            ..config()
+        })
+        .unwrap();
+        assert_eq!(item(&items, 0x03), Some((5u64 << 30).to_le_bytes().to_vec()));
+        assert_eq!(
+            [item(&items, 0x05), item(&items, 0x0f)],
+            [Some(vec![2, 0]), Some(vec![2, 0])]
+        );
+        assert_eq!(item(&items, 0x8002), Some(vec![1, 0, 0, 0]));
+        let mut e820 = Vec::new();
+        for (start, size) in [(0u64, 3u64 << 30), (4 << 30, 2 << 30)] {
+            e820.extend(start.to_le_bytes());
+            e820.extend(size.to_le_bytes());
+            e820.extend(1u32.to_le_bytes());
+        }
+        assert_eq!(file(&items, "etc/e820"), Some(e820));
+        assert_eq!(
+            file(&items, "etc/sercon-port"),
+            Some(vec![0xf8, 3, 0, 0, 0, 0, 0, 0])
+        );
+        assert_eq!(
+            file(&items, "bootorder"),
+            Some(b"/pci@i0cf8/*@4/disk@0,0\nHALT\0".to_vec())
+        );
+        for name in ["etc/acpi/rsdp", "etc/acpi/tables", "etc/table-loader"] {
+            assert!(file(&items, name).is_some(), "{name}");
+        }
+        let plain = bios_items(&config()).unwrap();
+        assert!(file(&plain, "bootorder").is_none() && file(&plain, "etc/sercon-port").is_none());
+        assert!((KERNEL_SIZE..=SETUP_DATA).all(|key| key == MAX_CPUS || item(&plain, key).is_none()));
+    }
+
+    #[test]
+    fn a_kernel_comes_in_its_two_parts() {
+        let mut kernel = vec![1; 512 * 3 + 100];
+        kernel[0x1f1] = 2;
+        kernel[0x202..0x206].copy_from_slice(b"HdrS");
+        let items = bios_items(&BiosConfig {
+            kernel: Some(&kernel),
+            initrd: Some(b"initrd"),
+            command_line: "quiet",
+            ..config()
+        })
+        .unwrap();
+        assert_eq!(item(&items, SETUP_SIZE), Some(1536u32.to_le_bytes().to_vec()));
+        assert_eq!(item(&items, SETUP_DATA), Some(kernel[..1536].to_vec()));
+        assert_eq!(item(&items, KERNEL_DATA), Some(kernel[1536..].to_vec()));
+        assert_eq!(item(&items, INITRD_DATA), Some(b"initrd".to_vec()));
+        assert_eq!(item(&items, CMDLINE_DATA), Some(b"quiet\0".to_vec()));
+        // Cut off in the real-mode part, and no bzImage at all.
+        for file in [&kernel[..700], &kernel[..0x204], b"x".as_slice()] {
+            let items = bios_items(&BiosConfig {
+                kernel: Some(file),
+                ..config()
+            })
+            .unwrap();
+            let sizes = [SETUP_DATA, KERNEL_DATA].map(|key| item(&items, key).unwrap().len());
+            assert_eq!(sizes[0] + sizes[1], file.len());
+        }
+    }
+
+    #[test]
+    fn impossible_configurations_are_refused() {
+        let none = BiosConfig { cpus: 0, ..config() };
+        assert!(matches!(bios_items(&none), Err(FirmwareError::Machine { .. })));
+        let zero = BiosConfig {
+            command_line: "a\0b",
+            ..config()
+        };
+        assert!(matches!(
+            bios_items(&zero),
+            Err(FirmwareError::CommandLine { .. })
+        ));
+        let small = BiosConfig {
+            memory: 1,
+            ..config()
+        };
+        assert!(matches!(bios_items(&small), Err(FirmwareError::Machine { .. })));
+    }
 }

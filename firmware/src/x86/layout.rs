@@ -55,6 +55,10 @@ pub const IOAPIC_INPUTS: u32 = 24;
 pub const LAPIC: u64 = 0xfee0_0000;
 /// Size of the local APIC's window.
 pub const LAPIC_SIZE: u64 = 0x1000;
+/// Offsets and values of the local APIC's registers by which a BIOS connects the 8259s to the first processor
+/// ("virtual wire": spurious vector, LINT0 external, LINT1 NMI). A kernel that is started without a
+/// BIOS relies on the same, so the board does it then.
+pub const VIRTUAL_WIRE: [(u64, u32); 3] = [(0xf0, 0x1ff), (0x350, 0x700), (0x360, 0x400)];
 
 /// First address of PCI devices' memory.
 pub const PCI_MEMORY: u64 = LOW_RAM_MAX;
@@ -72,7 +76,7 @@ pub const PCI_ISA_BRIDGE: u8 = 1;
 pub const PCI_LINKS: u8 = 0x60;
 /// A link register's bit that says that the link is not routed.
 pub const PCI_LINK_OFF: u8 = 0x80;
-/// What links A to D are routed to after reset, as firmware does it.
+/// What firmware routes links A to D to; after reset they are not routed.
 pub const PCI_LINK_IRQS: [u8; 4] = [10, 10, 11, 11];
 /// First global system interrupt of PCI devices' pins.
 pub const PCI_GSI: u32 = 16;

@@ -48,7 +48,7 @@ pub struct X86Registers {
 pub enum X86Start {
     /// The state after reset: real mode, at ffff_fff0.
     Reset,
-    /// These registers.
+    /// These registers, and the local APIC as [`layout::VIRTUAL_WIRE`] has it.
     Registers(Box<X86Registers>),
 }
 
