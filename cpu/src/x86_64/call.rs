@@ -8,7 +8,7 @@ use super::helper::{self, Form, Software};
 use super::registers::SS;
 use super::segments::Look;
 use super::trap::{self, UD};
-use super::{flags, slots};
+use super::{flags, slots, strings};
 use crate::ir::Size;
 use crate::{Context, Trap};
 
@@ -150,6 +150,8 @@ impl Hart {
             helper::XRSTOR => done(self.xrstor(cx, a, more & 1 != 0)),
             helper::LDMXCSR => done(self.ldmxcsr(a)),
             helper::STMXCSR => Ok(self.mxcsr()),
+
+            helper::STRING => strings::string(self, cx, args, pc),
 
             // The lifter's table and this one are one program; a number that isn't here is an instruction that isn't.
             _ => Err(trap::trap(UD)),

@@ -87,7 +87,7 @@ pub fn arithmetic(op: u64, dst: u64, src: u64) -> u64 {
         _ => (false, false, false),
     };
     bit(cf, CF)
-        | bit((r as u8).count_ones() % 2 == 0, PF)
+        | bit((r as u8).count_ones().is_multiple_of(2), PF)
         | bit(af, AF)
         | bit(r == 0, ZF)
         | bit(msb(r) != 0, SF)

@@ -23,7 +23,7 @@ use super::mmu::{self, Roots, View};
 use super::mode::Mode;
 use super::registers::{Activity, CS, Core, DS, ES, FS, GS, Msrs, Pins, SS, Segment, Table};
 use super::x87::X87;
-use super::{cpuid, debug, disasm, flags, slots, trap};
+use super::{cpuid, debug, disasm, flags, lift, pure, slots, trap};
 use crate::{
     Access, Context, Cpu, FloatRules, Layout, Lifted, PhysMem, RegFile, RegisterInfo, SpaceKey, StateError,
     TableChange, Translation, Trap,
@@ -59,7 +59,7 @@ pub static LAYOUT: Layout = Layout {
     fp_flags: 0b11_1111,
     fp_control: 1 << 6 | 1 << 15,
     float: FloatRules::Sse,
-    pure: &[],
+    pure: &pure::TABLE,
     hot: &[
         slots::RAX,
         slots::RSP,
@@ -583,8 +583,7 @@ impl Cpu for Hart {
     }
 
     fn lift(&self, mode: u64, offset: u16, page: &[u8; 4096], next: Option<&[u8; 4096]>) -> Lifted {
-        let _ = (mode, offset, page, next);
-        Lifted::NeedsNextPage
+        lift::lift(mode, offset, page, next)
     }
 
     fn call(&mut self, cx: &mut dyn Context, helper: u16, args: [u64; 3], pc: u64) -> Result<u64, Trap> {

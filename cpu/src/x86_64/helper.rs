@@ -30,6 +30,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form(pub u64);
 
+#[allow(clippy::len_without_is_empty, reason = "no instruction is empty")]
 impl Form {
     /// Of an instruction of `len` bytes with operands of `1 << size` bytes.
     pub const fn new(len: u8, size: u8, more: u8) -> Form {

@@ -1,0 +1,480 @@
+//! The builder of a block: ops, what slots hold, and folding of constants.
+//!
+//! Values of operands narrower than 64 bits may have anything above their size; who cares asks for [`Lifter::zx`] or
+//! [`Lifter::sx`], which cost nothing where the value is known to be extended already.
+
+use super::cc::Cc;
+use crate::ir::{
+    Bin, Cond, Insn, Op, Size, Slot, Target, Terminal, TrapValue, Un, Val, Width, eval_bin, eval_cmp, eval_un,
+};
+use crate::x86_64::helper::Form;
+use crate::x86_64::mode::Mode;
+use crate::x86_64::trap;
+
+/// Slots that the lifter names: all below.
+const SLOTS: usize = 192;
+
+/// A block under construction, at one instruction.
+pub(crate) struct Lifter {
+    mode: Mode,
+    insns: Vec<Insn>,
+    ops: Vec<Op>,
+    /// The value that each slot holds, where that is known.
+    held: [Option<Val>; SLOTS],
+    /// Constants made so far.
+    constants: Vec<(u64, Val)>,
+    /// What made the flags, where that is known.
+    pub(super) cc: Option<Cc>,
+    terminal: Option<Terminal>,
+}
+
+/// The block so far.
+impl Lifter {
+    pub fn new(mode: Mode) -> Lifter {
+        Lifter {
+            mode,
+            insns: Vec::with_capacity(16),
+            ops: Vec::with_capacity(96),
+            held: [None; SLOTS],
+            constants: Vec::with_capacity(16),
+            cc: None,
+            terminal: None,
+        }
+    }
+
+    pub fn finish(mut self) -> (Vec<Insn>, Vec<Op>) {
+        // Blocks may be kept in great number.
+        self.insns.shrink_to_fit();
+        self.ops.shrink_to_fit();
+        (self.insns, self.ops)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.insns.is_empty()
+    }
+
+    pub fn insns(&self) -> usize {
+        self.insns.len()
+    }
+
+    pub fn op_count(&self) -> usize {
+        self.ops.len()
+    }
+
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Whether the mode has all these bits.
+    pub fn is(&self, mode: Mode) -> bool {
+        self.mode.contains(mode)
+    }
+
+    /// Whether every instruction is a block of its own, after which the run loop looks at the processor.
+    pub fn is_single(&self) -> bool {
+        self.mode
+            .intersects(Mode::TRACE | Mode::SHADOW | Mode::CODE_BREAKPOINTS)
+    }
+
+    /// Begins an instruction.
+    pub fn begin(&mut self, offset: u16, len: u8) {
+        self.insns.push(Insn {
+            offset,
+            len,
+            first_op: self.ops.len() as u16,
+        });
+    }
+
+    /// Offset of the instruction from the page.
+    pub fn here(&self) -> i32 {
+        self.insns.last().map_or(0, |insn| insn.offset.into())
+    }
+
+    /// Bytes of the instruction.
+    pub fn len(&self) -> u8 {
+        self.insns.last().map_or(0, |insn| insn.len)
+    }
+
+    /// Offset of the following instruction from the page.
+    pub fn next(&self) -> i32 {
+        self.here() + i32::from(self.len())
+    }
+
+    /// Ends the block.
+    pub fn end(&mut self, terminal: Terminal) {
+        self.terminal = Some(terminal);
+    }
+
+    /// Ends the block, going on at the next instruction by way of the run loop.
+    pub fn dispatch(&mut self) {
+        self.end(Terminal::Dispatch(Target(self.next())));
+    }
+
+    pub fn terminal(&self) -> Option<Terminal> {
+        self.terminal
+    }
+
+    /// The instruction raises an exception and does nothing else.
+    pub fn raise(&mut self, cause: u64) {
+        let begun = self.insns.last().map_or(0, |insn| usize::from(insn.first_op));
+        if begun < self.ops.len() {
+            // Checks come first, and they may trap otherwise.
+            let one = self.constant(1);
+            self.trap_if(one, cause);
+            self.dispatch();
+        } else {
+            self.end(Terminal::Trap {
+                cause,
+                value: TrapValue::Const(0),
+            });
+        }
+    }
+
+    /// The instruction is invalid.
+    pub fn undefined(&mut self) {
+        self.raise(trap::cause(trap::UD));
+    }
+
+    /// The instruction raises #GP(0).
+    pub fn protection(&mut self) {
+        self.raise(trap::cause_with(trap::GP, 0));
+    }
+}
+
+/// Values.
+impl Lifter {
+    /// Appends an op.
+    pub fn op(&mut self, op: Op) -> Val {
+        self.ops.push(op);
+        Val((self.ops.len() - 1) as u16)
+    }
+
+    /// The op that yields a value.
+    pub fn def(&self, v: Val) -> Op {
+        self.ops[usize::from(v.0)]
+    }
+
+    pub fn constant(&mut self, c: u64) -> Val {
+        match self.constants.iter().find(|(known, _)| *known == c) {
+            Some(&(_, v)) => v,
+            None => {
+                let v = self.op(Op::Const(c));
+                self.constants.push((c, v));
+                v
+            }
+        }
+    }
+
+    /// The constant that a value is, if it is one.
+    pub fn as_constant(&self, v: Val) -> Option<u64> {
+        match self.def(v) {
+            Op::Const(c) => Some(c),
+            _ => None,
+        }
+    }
+
+    /// Linear address of the page + `offset`.
+    pub fn page(&mut self, offset: i64) -> Val {
+        match i32::try_from(offset) {
+            Ok(offset) => self.op(Op::Page(offset)),
+            Err(_) => {
+                let page = self.op(Op::Page(0));
+                self.bin_constant(Bin::Add, Width::W64, page, offset as u64)
+            }
+        }
+    }
+
+    /// Content of a slot of class I.
+    pub fn get(&mut self, slot: Slot) -> Val {
+        self.held_or(slot, Op::Get(slot))
+    }
+
+    pub fn set(&mut self, slot: Slot, v: Val) {
+        if self.held.get(usize::from(slot.0)) == Some(&Some(v)) {
+            return;
+        }
+        self.op(Op::Set(slot, v));
+        self.hold(slot, Some(v));
+    }
+
+    /// Content of a slot of class F.
+    #[allow(dead_code, reason = "for SSE")]
+    pub fn get_f(&mut self, slot: Slot) -> Val {
+        self.held_or(slot, Op::GetF(slot))
+    }
+
+    #[allow(dead_code, reason = "for SSE")]
+    pub fn set_f(&mut self, slot: Slot, v: Val) {
+        self.op(Op::SetF(slot, v));
+        self.hold(slot, Some(v));
+    }
+
+    fn held_or(&mut self, slot: Slot, get: Op) -> Val {
+        let known = self.held.get(usize::from(slot.0)).copied().flatten();
+        // A slot may be read in both classes.
+        match known {
+            Some(v) if self.def(v).class() == get.class() => v,
+            _ => {
+                let v = self.op(get);
+                self.hold(slot, Some(v));
+                v
+            }
+        }
+    }
+
+    /// Says what a slot holds, or is to be taken to hold for the rest of this instruction.
+    pub fn hold(&mut self, slot: Slot, v: Option<Val>) {
+        if let Some(held) = self.held.get_mut(usize::from(slot.0)) {
+            *held = v;
+        }
+    }
+
+    pub fn un(&mut self, un: Un, v: Val) -> Val {
+        match self.def(v) {
+            Op::Const(c) => self.constant(eval_un(un, c)),
+            _ => self.op(Op::Un(un, v)),
+        }
+    }
+
+    pub fn bin(&mut self, bin: Bin, width: Width, a: Val, b: Val) -> Val {
+        match (self.def(a), self.def(b)) {
+            (_, Op::Const(c)) => self.bin_constant(bin, width, a, c),
+            (Op::Const(c), _) if is_commutative(bin) => self.bin_constant(bin, width, b, c),
+            _ if a == b && matches!(bin, Bin::Sub | Bin::Xor) => self.constant(0),
+            _ if a == b && width == Width::W64 && matches!(bin, Bin::And | Bin::Or) => a,
+            _ => self.op(Op::Bin(bin, width, a, b)),
+        }
+    }
+
+    /// An operation whose second operand is a constant, which becomes an op only if it is needed.
+    pub fn bin_constant(&mut self, bin: Bin, width: Width, a: Val, c: u64) -> Val {
+        let neutral = match bin {
+            Bin::Add
+            | Bin::Sub
+            | Bin::Or
+            | Bin::Xor
+            | Bin::Shl
+            | Bin::Shr
+            | Bin::Sar
+            | Bin::Rol
+            | Bin::Ror => c == 0,
+            Bin::And => c == u64::MAX,
+            Bin::Mul => c == 1,
+            _ => false,
+        };
+        match (self.def(a), width) {
+            (Op::Const(known), _) => return self.constant(eval_bin(bin, width, known, c)),
+            (_, Width::W64) if neutral => return a,
+            (Op::Page(p), Width::W64) if bin == Bin::Add => {
+                let sum = i32::try_from(c as i64).ok().and_then(|c| p.checked_add(c));
+                if let Some(sum) = sum {
+                    return self.op(Op::Page(sum));
+                }
+            }
+            (_, Width::W64) if c == u64::MAX && bin == Bin::Xor => return self.un(Un::Not, a),
+            _ => {}
+        }
+        let c = self.constant(c);
+        self.op(Op::Bin(bin, width, a, c))
+    }
+
+    /// `v + c`, 64 bits.
+    pub fn add(&mut self, v: Val, c: i64) -> Val {
+        self.bin_constant(Bin::Add, Width::W64, v, c as u64)
+    }
+
+    /// `v & mask`, 64 bits.
+    pub fn and(&mut self, v: Val, mask: u64) -> Val {
+        self.bin_constant(Bin::And, Width::W64, v, mask)
+    }
+
+    /// `a | b`, 64 bits.
+    pub fn or(&mut self, a: Val, b: Val) -> Val {
+        self.bin(Bin::Or, Width::W64, a, b)
+    }
+
+    /// `v << amount`, 64 bits.
+    pub fn shl(&mut self, v: Val, amount: u64) -> Val {
+        self.bin_constant(Bin::Shl, Width::W64, v, amount)
+    }
+
+    /// `v >> amount`, 64 bits, logical.
+    pub fn shr(&mut self, v: Val, amount: u64) -> Val {
+        self.bin_constant(Bin::Shr, Width::W64, v, amount)
+    }
+
+    /// 1 if the comparison holds, else 0.
+    pub fn cmp(&mut self, cond: Cond, width: Width, a: Val, b: Val) -> Val {
+        match (self.as_constant(a), self.as_constant(b)) {
+            (Some(a), Some(b)) => self.constant(eval_cmp(cond, width, a, b).into()),
+            _ => self.op(Op::Cmp(cond, width, a, b)),
+        }
+    }
+
+    /// Comparison with a constant.
+    pub fn cmp_constant(&mut self, cond: Cond, width: Width, a: Val, c: u64) -> Val {
+        let c = self.constant(c);
+        self.cmp(cond, width, a, c)
+    }
+
+    /// `a` if `c` isn't 0, else `b`.
+    pub fn select(&mut self, c: Val, a: Val, b: Val) -> Val {
+        match self.as_constant(c) {
+            _ if a == b => a,
+            Some(0) => b,
+            Some(_) => a,
+            None => self.op(Op::Select(c, a, b)),
+        }
+    }
+
+    /// A function of the table in `pure.rs`.
+    pub fn pure<const N: usize>(&mut self, function: u16, args: [Val; N]) -> Val {
+        let mut all = [None; 4];
+        for (to, from) in all.iter_mut().zip(args) {
+            *to = Some(from);
+        }
+        self.op(Op::Pure { function, args: all })
+    }
+
+    pub fn trap_if(&mut self, cond: Val, cause: u64) {
+        if self.as_constant(cond) != Some(0) {
+            self.op(Op::TrapIf {
+                cond,
+                cause,
+                value: 0,
+            });
+        }
+    }
+
+    /// Zero-extended from `size`.
+    pub fn zx(&mut self, size: Size, v: Val) -> Val {
+        if self.is_zero_extended(size, v, 4) {
+            return v;
+        }
+        // What is cut off need not be made.
+        let v = match self.def(v) {
+            Op::Un(Un::Sext8, inner) if size == Size::B1 => inner,
+            Op::Un(Un::Sext16, inner) if size == Size::B2 => inner,
+            Op::Un(Un::Sext32, inner) if size == Size::B4 => inner,
+            _ => v,
+        };
+        match size {
+            Size::B1 => self.un(Un::Zext8, v),
+            Size::B2 => self.un(Un::Zext16, v),
+            Size::B4 => self.un(Un::Zext32, v),
+            Size::B8 => v,
+        }
+    }
+
+    /// Sign-extended from `size`.
+    pub fn sx(&mut self, size: Size, v: Val) -> Val {
+        match (self.def(v), size) {
+            (_, Size::B8) => v,
+            (
+                Op::Load {
+                    size: s,
+                    signed: true,
+                    ..
+                },
+                _,
+            ) if s <= size => v,
+            (Op::Un(Un::Sext8, _), _) | (Op::Un(Un::Sext16, _), Size::B2 | Size::B4) => v,
+            (Op::Un(Un::Sext32, _), Size::B4) => v,
+            (_, Size::B1) => self.un(Un::Sext8, v),
+            (_, Size::B2) => self.un(Un::Sext16, v),
+            (_, Size::B4) => self.un(Un::Sext32, v),
+        }
+    }
+
+    /// Whether a value is known to be zero above `size`.
+    fn is_zero_extended(&self, size: Size, v: Val, depth: u8) -> bool {
+        if size == Size::B8 {
+            return true;
+        }
+        match self.def(v) {
+            Op::Const(c) => c <= size.mask(),
+            Op::Un(Un::Zext8, _) | Op::Cmp(..) | Op::FCmp(..) => true,
+            Op::Un(Un::Clz32 | Un::Clz64 | Un::Ctz32 | Un::Ctz64 | Un::Popcnt32 | Un::Popcnt64, _) => true,
+            Op::Un(Un::Zext16, _) => size >= Size::B2,
+            Op::Un(Un::Zext32, _) => size >= Size::B4,
+            Op::Load {
+                size: s,
+                signed: false,
+                ..
+            } => s <= size,
+            Op::Bin(bin, width, a, b) => {
+                (width == Width::W32 && size == Size::B4)
+                    || depth > 0
+                        && match bin {
+                            Bin::And => {
+                                self.is_zero_extended(size, a, depth - 1)
+                                    || self.is_zero_extended(size, b, depth - 1)
+                            }
+                            Bin::Or | Bin::Xor => {
+                                self.is_zero_extended(size, a, depth - 1)
+                                    && self.is_zero_extended(size, b, depth - 1)
+                            }
+                            Bin::Shr => self.is_zero_extended(size, a, depth - 1),
+                            _ => false,
+                        }
+            }
+            Op::Select(_, a, b) => {
+                depth > 0
+                    && self.is_zero_extended(size, a, depth - 1)
+                    && self.is_zero_extended(size, b, depth - 1)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Helpers.
+impl Lifter {
+    /// The third argument of a helper.
+    pub fn form(&self, size: Size, more: u8) -> Form {
+        Form::new(self.len(), log2(size), more)
+    }
+
+    /// Calls a helper that changes no slot.
+    pub fn ask(&mut self, helper: u16, args: [Option<Val>; 2], form: Form) -> Val {
+        let form = self.constant(form.0);
+        self.op(Op::Call {
+            helper,
+            args: [args[0], args[1], Some(form)],
+        })
+    }
+
+    /// Calls a helper that may change any slot.
+    pub fn call(&mut self, helper: u16, args: [Option<Val>; 2], form: Form) -> Val {
+        let v = self.ask(helper, args, form);
+        self.held = [None; SLOTS];
+        self.cc = None;
+        v
+    }
+}
+
+/// log2 of a size in bytes.
+pub(in crate::x86_64) const fn log2(size: Size) -> u8 {
+    match size {
+        Size::B1 => 0,
+        Size::B2 => 1,
+        Size::B4 => 2,
+        Size::B8 => 3,
+    }
+}
+
+/// The width in which operands of a size are worked on.
+pub(super) const fn width(size: Size) -> Width {
+    match size {
+        Size::B8 => Width::W64,
+        Size::B1 | Size::B2 | Size::B4 => Width::W32,
+    }
+}
+
+fn is_commutative(bin: Bin) -> bool {
+    use Bin::*;
+    matches!(
+        bin,
+        Add | And | Or | Xor | Mul | MulhU | MulhS | MinS | MaxS | MinU | MaxU
+    )
+}
