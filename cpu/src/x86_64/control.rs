@@ -297,3 +297,6 @@ impl Hart {
         z ^ z >> 31
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -37,7 +37,7 @@ pub(super) mod selector {
     pub(crate) const USER_CODE32: u16 = 0x18 | 3;
     pub(crate) const USER_DATA: u16 = 0x20 | 3;
     pub(crate) const USER_CODE64: u16 = 0x28 | 3;
-    pub(crate) const TSS: u16 = 0x30;
+    pub(crate) const TASK: u16 = 0x30;
     pub(crate) const CODE32: u16 = 0x40;
     pub(crate) const CONFORMING32: u16 = 0x48;
     pub(crate) const ABSENT_CODE: u16 = 0x50;
@@ -273,7 +273,7 @@ impl Rig {
         rig.tables();
         rig.hart.core.cr0 = CR0_PE | CR0_ET;
         rig.hart.core.tr = Segment {
-            selector: selector::TSS,
+            selector: selector::TASK,
             attr: A_P | 11,
             base: TSS,
             limit: 0x2067,
@@ -312,7 +312,7 @@ impl Rig {
         core.efer = EFER_LME | EFER_LMA | EFER_SCE | EFER_NXE;
         core.cr3 = 0x1000;
         core.tr = Segment {
-            selector: selector::TSS,
+            selector: selector::TASK,
             attr: A_P | 11,
             base: TSS,
             limit: 0x2067,
@@ -338,7 +338,7 @@ impl Rig {
                 selector::USER_CODE64,
                 descriptor(code | A_L | A_G | user, 0xf_ffff),
             ),
-            (selector::TSS, descriptor_at(TSS as u32, A_P | 9, 0x2067)),
+            (selector::TASK, descriptor_at(TSS as u32, A_P | 9, 0x2067)),
             (selector::CODE32, descriptor(code | A_DB | A_G, 0xf_ffff)),
             (
                 selector::CONFORMING32,

@@ -284,3 +284,6 @@ impl Hart {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

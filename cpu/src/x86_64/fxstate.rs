@@ -253,3 +253,6 @@ impl Hart {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

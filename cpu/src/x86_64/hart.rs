@@ -743,3 +743,6 @@ impl Cpu for Hart {
         disasm::disassemble(self.mode.code_bits(), self.ip_of(pc), bytes)
     }
 }
+
+#[cfg(test)]
+mod tests;

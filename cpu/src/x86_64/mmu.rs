@@ -393,3 +393,6 @@ pub fn table_change(old: u64, new: u64) -> TableChange {
         TableChange::Drop
     }
 }
+
+#[cfg(test)]
+mod tests;

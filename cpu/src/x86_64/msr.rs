@@ -380,3 +380,6 @@ impl Hart {
 
 // What is fixed at reset must be what writes leave.
 const _: () = assert!(MISC_ENABLE_RESET & !MISC_ENABLE_WRITABLE == 0);
+
+#[cfg(test)]
+mod tests;

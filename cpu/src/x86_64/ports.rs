@@ -53,3 +53,6 @@ impl Hart {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -479,3 +479,6 @@ impl Hart {
         };
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -129,3 +129,6 @@ fn encode(state: &State) -> Vec<u8> {
     // Encoding plain numbers into a growing buffer can't fail; what a failure left would not restore.
     postcard::to_extend(state, version).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

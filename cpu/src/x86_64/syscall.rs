@@ -9,8 +9,8 @@ use super::slots;
 use super::trap::{self, GP, UD};
 use crate::Trap;
 
-const CODE: u16 = A_G | A_P | A_S | A_CODE | A_RW | A_ACCESSED;
-const DATA: u16 = A_G | A_DB | A_P | A_S | A_RW | A_ACCESSED;
+const CODE_ATTR: u16 = A_G | A_P | A_S | A_CODE | A_RW | A_ACCESSED;
+const DATA_ATTR: u16 = A_G | A_DB | A_P | A_S | A_RW | A_ACCESSED;
 
 fn flat(selector: u64, attr: u16, ring: u8) -> Segment {
     Segment {
@@ -32,8 +32,8 @@ impl Hart {
         self.regs[slots::gpr(11)] = flags & !RF;
         let star = self.core.msrs.star >> 32;
         self.core.cpl = 0;
-        self.set_segment(CS, flat(star & 0xfffc, CODE | A_L, 0));
-        self.set_segment(SS, flat(star.wrapping_add(8) & 0xffff, DATA, 0));
+        self.set_segment(CS, flat(star & 0xfffc, CODE_ATTR | A_L, 0));
+        self.set_segment(SS, flat(star.wrapping_add(8) & 0xffff, DATA_ATTR, 0));
         self.set_eflags(flags & !self.core.msrs.sfmask & !RF);
         // TF counts as the handler sees it (it is there to be masked).
         if self.regs[slots::EFLAGS] & TF == 0 {
@@ -56,12 +56,12 @@ impl Hart {
         self.set_eflags(self.regs[slots::gpr(11)] & !(RF | VM));
         self.core.cpl = 3;
         let (cs, attr) = if to64 {
-            (star.wrapping_add(16), CODE | A_L)
+            (star.wrapping_add(16), CODE_ATTR | A_L)
         } else {
-            (star, CODE | A_DB)
+            (star, CODE_ATTR | A_DB)
         };
         self.set_segment(CS, flat(cs & 0xffff | 3, attr, 3));
-        self.set_segment(SS, flat(star.wrapping_add(8) & 0xffff | 3, DATA, 3));
+        self.set_segment(SS, flat(star.wrapping_add(8) & 0xffff | 3, DATA_ATTR, 3));
         self.set_ip(if to64 { target } else { target & 0xffff_ffff });
         Ok(())
     }
@@ -75,9 +75,9 @@ impl Hart {
         let long = self.long_mode();
         self.regs[slots::EFLAGS] &= !(VM | IF | RF);
         self.core.cpl = 0;
-        let attr = if long { CODE | A_L } else { CODE | A_DB };
+        let attr = if long { CODE_ATTR | A_L } else { CODE_ATTR | A_DB };
         self.set_segment(CS, flat(cs & 0xfffc, attr, 0));
-        self.set_segment(SS, flat(cs.wrapping_add(8) & 0xfffc, DATA, 0));
+        self.set_segment(SS, flat(cs.wrapping_add(8) & 0xfffc, DATA_ATTR, 0));
         let mask = if long { u64::MAX } else { 0xffff_ffff };
         self.regs[slots::RSP] = self.core.msrs.sysenter_esp & mask;
         self.set_ip(self.core.msrs.sysenter_eip & mask);
@@ -96,12 +96,12 @@ impl Hart {
         }
         self.core.cpl = 3;
         let (code, stack, attr) = if to64 {
-            (32, 40, CODE | A_L)
+            (32, 40, CODE_ATTR | A_L)
         } else {
-            (16, 24, CODE | A_DB)
+            (16, 24, CODE_ATTR | A_DB)
         };
         self.set_segment(CS, flat(cs.wrapping_add(code) & 0xffff | 3, attr, 3));
-        self.set_segment(SS, flat(cs.wrapping_add(stack) & 0xffff | 3, DATA, 3));
+        self.set_segment(SS, flat(cs.wrapping_add(stack) & 0xffff | 3, DATA_ATTR, 3));
         let mask = if to64 { u64::MAX } else { 0xffff_ffff };
         self.regs[slots::RSP] = sp & mask;
         self.set_ip(ip & mask);
@@ -125,3 +125,6 @@ impl Hart {
 fn is_null(selector: u64) -> bool {
     selector & 0xfffc == 0
 }
+
+#[cfg(test)]
+mod tests;

@@ -190,3 +190,193 @@ fn software_interrupts_obey_the_gate_s_privilege() {
     assert_eq!(rig.hart.eflags(), IF | ALWAYS, "a trap gate leaves IF");
     assert_eq!(rig.hart.interrupt(), None, "no single step of int");
 }
+
+#[test]
+fn real_mode_goes_through_the_vector_table() {
+    let mut rig = Rig::real();
+    rig.machine.write(0x21 * 4, Size::B4, 0xf000_1234);
+    rig.hart.set_eflags(IF | TF | AC | flags::ZF);
+    assert_eq!(rig.call(helper::INTERRUPT, [0x21, 0], 1, 0), Ok(0));
+    assert_eq!(rig.hart.pc(), 0xf_1234);
+    assert_eq!(rig.hart.eflags(), flags::ZF | ALWAYS);
+    let saved = (IF | TF | flags::ZF | ALWAYS) & 0xffff;
+    assert_eq!(rig.machine.words(0x6000 - 6, Size::B2, 3), [CODE + 2, 0, saved]);
+    assert_eq!(rig.call(helper::IRET, [0; 2], 1, 0), Ok(0));
+    assert_eq!((rig.hart.pc(), rig.hart.regs[slots::RSP]), (CODE + 2, 0x6000));
+    assert_eq!(rig.hart.eflags(), IF | TF | flags::ZF | ALWAYS);
+    // No error codes here.
+    rig.machine.write(13 * 4, Size::B4, 0x1000_0000);
+    rig.deliver(trap::fault(GP, 0));
+    assert_eq!((rig.hart.pc(), rig.hart.regs[slots::RSP]), (0x1_0000, 0x6000 - 6));
+    rig.hart.core.idtr.limit = 3;
+    rig.deliver(NO_CODE);
+    assert_eq!(rig.machine.shutdowns, 1);
+}
+
+#[test]
+fn protected_mode_within_a_ring_and_between_rings() {
+    let mut rig = Rig::protected();
+    rig.hart.set_eflags(IF);
+    rig.deliver(trap::fault(GP, 0x18));
+    let frame = |rig: &Rig, count| rig.machine.words(rig.hart.regs[slots::RSP], Size::B4, count);
+    assert_eq!(
+        frame(&rig, 4),
+        [0x18, CODE, selector::CODE32.into(), IF | RF | ALWAYS]
+    );
+    assert_eq!(rig.hart.regs[slots::RSP], STACK - 16);
+
+    rig.ring(3, selector::USER_CODE32);
+    rig.hart.set_eflags(IF);
+    rig.hart.set_pin(PIN_LOCAL, 0x41);
+    assert_eq!(rig.take(), Some(0x40));
+    let user = [
+        CODE,
+        selector::USER_CODE32.into(),
+        IF | ALWAYS,
+        USER_STACK,
+        selector::USER_DATA.into(),
+    ];
+    assert_eq!(
+        (rig.hart.core.cpl, rig.hart.regs[slots::RSP]),
+        (0, RING0_STACK - 20)
+    );
+    assert_eq!(frame(&rig, 5), user);
+    assert_eq!(rig.call(helper::IRET, [0; 2], 2, 0), Ok(0));
+    assert_eq!((rig.hart.core.cpl, rig.hart.regs[slots::RSP]), (3, USER_STACK));
+    assert_eq!(rig.hart.eflags(), IF | ALWAYS);
+
+    // A 16-bit gate to ring 1.
+    rig.gate32(0x50, 7, 3, selector::CODE_RING1);
+    rig.hart.regs[slots::PC] = CODE;
+    assert_eq!(rig.call(helper::INTERRUPT, [0x50, 0], 2, 0), Ok(0));
+    assert_eq!(rig.hart.pc(), Rig::handler(0x50) & 0xffff);
+    assert_eq!(
+        (rig.hart.core.cpl, rig.hart.regs[slots::RSP]),
+        (1, RING0_STACK - 0x800 - 10)
+    );
+    let saved = rig.machine.words(rig.hart.regs[slots::RSP], Size::B2, 5);
+    assert_eq!(saved[..2], [CODE + 2, selector::USER_CODE32.into()]);
+}
+
+#[test]
+fn the_task_s_stack_is_checked() {
+    let bad: [(&str, u64, u8, u16); 5] = [
+        ("null", 0, trap::TS, 1),
+        (
+            "of another ring",
+            selector::DATA_RING1.into(),
+            trap::TS,
+            selector::DATA_RING1 & !3 | 1,
+        ),
+        ("code", selector::CODE32.into(), trap::TS, selector::CODE32 | 1),
+        (
+            "absent",
+            selector::ABSENT_DATA.into(),
+            trap::SS,
+            selector::ABSENT_DATA | 1,
+        ),
+        ("outside", 0x1000, trap::TS, 0x1001),
+    ];
+    for (what, ss, vector, code) in bad {
+        let mut rig = Rig::protected();
+        rig.machine.write(TSS + 8, Size::B4, ss);
+        // The second exception, #TS or #SS, is delivered in ring 3 by a conforming segment.
+        rig.gate32(vector, 14, 0, selector::CONFORMING32);
+        rig.ring(3, selector::USER_CODE32);
+        rig.deliver(NO_CODE);
+        assert_eq!(rig.hart.pc(), Rig::handler(vector), "{what}");
+        assert_eq!(
+            rig.machine.read(rig.hart.regs[slots::RSP], Size::B4),
+            code.into(),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn virtual_8086_mode_and_back() {
+    let mut rig = Rig::protected();
+    let esp = rig.hart.regs[slots::RSP] - 36;
+    rig.hart.regs[slots::RSP] = esp;
+    let frame = [0x100, 0x2000, VM | IF | 3 << 12, 0x8000, 0x3000, 1, 2, 3, 4];
+    for (i, value) in frame.into_iter().enumerate() {
+        rig.machine.write(esp + 4 * i as u64, Size::B4, value);
+    }
+    assert_eq!(rig.call(helper::IRET, [0; 2], 2, 0), Ok(0));
+    let h = &rig.hart;
+    assert!(h.vm86() && h.core.cpl == 3);
+    assert_eq!((h.pc(), h.segment(SS).base), (0x2_0100, 0x3_0000));
+    assert_eq!(h.core.selectors, [1, 0x2000, 0x3000, 2, 3, 4]);
+    assert_eq!(h.segment(GS), Segment::real(4, 0xf3));
+    // An interrupt leads to ring 0 with all segments saved.
+    rig.hart.set_pin(PIN_LOCAL, 0x41);
+    assert_eq!(rig.take(), Some(0x40));
+    assert!(!rig.hart.vm86() && rig.hart.core.cpl == 0);
+    let saved = rig.machine.words(rig.hart.regs[slots::RSP], Size::B4, 9);
+    assert_eq!(
+        saved,
+        frame.map(|word| word | if word & VM != 0 { ALWAYS } else { 0 })
+    );
+    assert_eq!(rig.hart.core.selectors[usize::from(GS)], 0);
+    // int n needs IOPL 3.
+    assert_eq!(rig.call(helper::IRET, [0; 2], 2, 0), Ok(0));
+    rig.hart.set_eflags(VM);
+    assert_eq!(rig.call(helper::INTERRUPT, [0x21, 0], 1, 0), gp(0));
+    // A gate to another ring than 0 is refused.
+    rig.hart.set_eflags(VM | IOPL);
+    rig.gate32(0x21, 14, 3, selector::CODE_RING1);
+    assert_eq!(
+        rig.call(helper::INTERRUPT, [0x21, 0], 1, 0),
+        gp(selector::CODE_RING1 & !3)
+    );
+}
+
+#[test]
+fn returns_are_checked() {
+    let run = |cs: u64, ip: u64, flags: u64, ss: u64| {
+        let mut rig = Rig::long();
+        let rsp = STACK - 40;
+        rig.hart.regs[slots::RSP] = rsp;
+        for (i, value) in [ip, cs, flags, USER_STACK, ss].into_iter().enumerate() {
+            rig.machine.write8(rsp + 8 * i as u64, value);
+        }
+        let result = rig.call(helper::IRET, [0; 2], 3, 0);
+        if result.is_err() {
+            assert_eq!((rig.hart.pc(), rig.hart.regs[slots::RSP]), (CODE, rsp));
+        }
+        result
+    };
+    use selector::*;
+    let (user, data) = (USER_CODE64.into(), USER_DATA.into());
+    assert_eq!(run(user, CODE, IF, data), Ok(0));
+    assert_eq!(run(USER_CODE32.into(), CODE, IF, data), Ok(0));
+    assert_eq!(run(user, 1 << 47, IF, data), gp(0));
+    assert_eq!(run(USER_CODE32.into(), 1 << 32, IF, data), gp(0));
+    assert_eq!(run(0, CODE, IF, data), gp(0));
+    assert_eq!(run(DATA.into(), CODE, IF, data), gp(DATA));
+    assert_eq!(run(user, CODE, IF, 3), gp(0));
+    assert_eq!(run(user, CODE, IF, DATA.into()), gp(DATA));
+    assert_eq!(run(CODE64.into(), CODE, IF, 0), Ok(0));
+    assert_eq!(run(CODE64.into(), CODE, IF, DATA.into()), Ok(0));
+    assert_eq!(run((ABSENT_CODE).into(), CODE, IF, 0), gp(ABSENT_CODE), "L and D");
+    let mut rig = Rig::long();
+    rig.hart.set_eflags(NT);
+    assert_eq!(rig.call(helper::IRET, [0; 2], 3, 0), gp(0), "no tasks");
+}
+
+#[test]
+fn flags_that_a_user_cannot_change() {
+    let mut rig = Rig::long();
+    rig.ring(3, selector::USER_CODE64);
+    rig.hart.set_eflags(IF);
+    let all = EFLAGS_OTHER | flags::ARITHMETIC;
+    assert_eq!(rig.call(helper::POPF, [all, 0], 3, 0), Ok(0));
+    let kept = flags::ARITHMETIC | TF | IF | DF | NT | AC | ID | ALWAYS;
+    assert_eq!(rig.hart.eflags(), kept);
+    rig.hart.set_eflags(IF);
+    assert_eq!(rig.call(helper::POPF, [0, 0], 3, 0), Ok(0));
+    assert_eq!(rig.hart.eflags(), IF | ALWAYS);
+    rig.hart.set_eflags(AC | ID);
+    assert_eq!(rig.call(helper::POPF, [0, 0], 1, 0), Ok(0));
+    assert_eq!(rig.hart.eflags(), AC | ID | ALWAYS, "16 bits");
+}
