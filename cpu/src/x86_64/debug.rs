@@ -138,7 +138,7 @@ pub fn target_xml() -> String {
                 SEGMENT0..ST0 => ("int32", "general"),
                 ST0..FCTRL => ("i387_ext", "float"),
                 FCTRL..FS_BASE => ("int", "float"),
-                FS_BASE..XMM0 => ("long", "general"),
+                FS_BASE..XMM0 => ("int64", "general"),
                 XMM0..MXCSR => ("vec128", "vector"),
                 MXCSR => ("int", "vector"),
                 _ => ("uint64", "system"),
@@ -242,3 +242,6 @@ impl Hart {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -589,7 +589,12 @@ impl Cpu for Hart {
     fn call(&mut self, cx: &mut dyn Context, helper: u16, args: [u64; 3], pc: u64) -> Result<u64, Trap> {
         let result = self.help(cx, helper, args, pc);
         self.view = View::Current;
-        self.remode();
+        if helper < super::helper::STRING {
+            self.remode();
+        } else {
+            // Arithmetic changes nothing else that a mode depends on.
+            self.mode.set(Mode::X87_PENDING, self.x87.pending());
+        }
         result
     }
 

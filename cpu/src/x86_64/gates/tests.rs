@@ -88,9 +88,10 @@ fn a_maskable_interrupt_asks_the_controller_and_needs_if() {
 /// Faults of a delivery in long mode become other deliveries; none leaves a frame behind.
 #[test]
 fn faults_on_the_way() {
-    type Spoil = fn(&mut Rig);
+    /// What it is, what is delivered, what is spoilt, and the vector and code of what comes of it.
+    type Case = (&'static str, Trap, fn(&mut Rig), Option<(u8, u64)>);
     let ud = NO_CODE;
-    let cases: [(&str, Trap, Spoil, Option<(u8, u64)>); 9] = [
+    let cases: [Case; 9] = [
         (
             "beyond the limit of the IDT",
             trap::trap(trap::XM),

@@ -1,9 +1,9 @@
 //! System calls, by cases.
 
 use super::super::fake::*;
+use super::super::flags;
 use super::super::hart::CAUSE_DEBUG;
 use super::super::helper;
-use super::super::flags;
 use super::*;
 use crate::Cpu;
 
