@@ -17,6 +17,8 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use crate::fake::Fake;
 use crate::{Clint, Device, Plic, Rtc, Uart};
@@ -30,11 +32,16 @@ const UART: u64 = 0x1000_0000;
 const DATE: u64 = 1_577_836_800_000_000_000; // 2020-01-01
 const MSR: u64 = UART + 6;
 
+/// No test needs one QEMU for so long, on a busy host either.
+const PATIENCE: Duration = Duration::from_secs(300);
+
 /// A QEMU that stands at its first instruction and hears qtest's commands.
 pub(crate) struct Qemu {
     child: Child,
     to: ChildStdin,
     from: BufReader<ChildStdout>,
+    /// Its end tells the watching thread that nobody waits for QEMU any more.
+    _waiting: mpsc::Sender<()>,
 }
 
 impl Qemu {
@@ -50,7 +57,20 @@ impl Qemu {
             .unwrap();
         let to = child.stdin.take().unwrap();
         let from = BufReader::new(child.stdout.take().unwrap());
-        Qemu { child, to, from }
+        // A QEMU that doesn't answer is killed, so that whoever waits for an answer fails.
+        let (waiting, ended) = mpsc::channel::<()>();
+        let pid = child.id().to_string();
+        std::thread::spawn(move || {
+            if ended.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let _ = Command::new("kill").args(["-KILL", &pid]).status();
+            }
+        });
+        Qemu {
+            child,
+            to,
+            from,
+            _waiting: waiting,
+        }
     }
 
     /// Sends a command and returns what QEMU said behind OK.

@@ -3,9 +3,7 @@
 use gdb::Ended;
 use machine::icount::Icount;
 
-use crate::support::{
-    Folder, Server, counting, gdb, gdb_is_there, icounts, interrupted_after, marked, start_gdb,
-};
+use crate::support::{Folder, Server, counting, gdb, gdb_is_there, icounts, interrupted_after, marked};
 
 /// A recording of the demo, and a server over it.
 fn demo() -> (Folder, Server, u64) {
@@ -299,12 +297,12 @@ fn ctrl_c_ends_a_reverse_search() {
     let folder = Folder::new(counting());
     let (history, _) = folder.record_until(1, Icount(1_000_000_000));
     let server = Server::start(history, "0");
-    let gdb = start_gdb(
+    let text = interrupted_after(
         &folder,
         &server,
         "tb-goto end\nwatch *(long *)&unused\necho SEARCH\\n\nreverse-continue\nmonitor when\nreverse-stepi\nmonitor when\nkill\n",
+        &["SEARCH"],
     );
-    let text = interrupted_after(gdb, &["SEARCH"]);
     assert!(text.contains("received signal SIGINT"), "{text}");
     assert_eq!(icounts(&text), [1_000_000_000, 1_000_000_000, 999_999_999]);
 }

@@ -5,7 +5,7 @@ use machine::History;
 use machine::icount::End;
 
 use crate::support::{
-    Folder, Server, counting, engine, gdb, gdb_is_there, icounts, interrupted_after, marked, start_gdb,
+    Folder, Server, counting, engine, gdb, gdb_is_there, icounts, interrupted_after, marked,
 };
 
 #[test]
@@ -71,12 +71,12 @@ fn ctrl_c_stops_a_live_run() {
     }
     let folder = Folder::new(counting());
     let server = Server::start(folder.begin(1), "0");
-    let gdb = start_gdb(
+    let text = interrupted_after(
         &folder,
         &server,
         "echo FIRST\\n\ncontinue\nmonitor when\nreverse-stepi\nreverse-continue\nmonitor when\necho SECOND\\n\ncontinue\nmonitor when\nkill\n",
+        &["FIRST", "SECOND"],
     );
-    let text = interrupted_after(gdb, &["FIRST", "SECOND"]);
     let at = icounts(&text);
     assert!(at[0] > 0 && at[1] == 0 && at[2] > 0, "{at:?}");
     assert_eq!(text.matches("received signal SIGINT").count(), 2);

@@ -9,5 +9,6 @@
 mod batch;
 mod hostile;
 mod live;
+mod relay;
 mod smp;
 mod support;

@@ -20,6 +20,8 @@ use machine::snapshot::grid::Grid;
 use machine::{Config, FirstStep, HartStart, History, Stopped, Stops, Timeline, TimelineOptions};
 use tempfile::TempDir;
 
+use crate::relay::Relay;
+
 /// Whatever a test waits for comes long before this, on a busy machine too. A test that waits longer fails.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -227,7 +229,7 @@ impl Drop for Server {
 }
 
 /// A gdb that is killed when it takes longer than [`PATIENCE`].
-pub struct Gdb {
+struct Gdb {
     child: Child,
     killed: Arc<Mutex<bool>>,
     /// Its end tells the watching thread that gdb has ended.
@@ -267,14 +269,14 @@ impl Gdb {
 }
 
 /// Starts gdb on commands, one a line, once it is attached. A command that fails doesn't keep the next from being run.
-pub fn start_gdb(folder: &Folder, server: &Server, script: &str) -> Gdb {
+fn start_gdb(folder: &Folder, address: &str, script: &str) -> Gdb {
     let tickback = Path::new(env!("CARGO_MANIFEST_DIR")).join("tickback.gdb");
     let mut lines: Vec<String> = ["pagination off", "confirm off", "remotetimeout 20"]
         .map(|s| format!("set {s}"))
         .into();
     lines.push(format!("source {}", tickback.display()));
     lines.push(format!("file {}", folder.path("guest.elf").display()));
-    lines.push(format!("target remote {}", server.address));
+    lines.push(format!("target remote {address}"));
     lines.extend(script.lines().map(str::to_owned));
     // One stream, so that what monitor commands say stands where it was said.
     let child = Command::new("sh")
@@ -289,16 +291,14 @@ pub fn start_gdb(folder: &Folder, server: &Server, script: &str) -> Gdb {
 
 /// Runs gdb on a script and yields what it printed.
 pub fn gdb(folder: &Folder, server: &Server, script: &str) -> String {
-    finish(start_gdb(folder, server, script))
+    start_gdb(folder, &server.address, script).finish(String::new())
 }
 
-/// What a gdb printed, when it has ended.
-pub fn finish(gdb: Gdb) -> String {
-    gdb.finish(String::new())
-}
-
-/// Presses Ctrl-C a while after gdb has printed each of `marks`, which come right before what is to be interrupted.
-pub fn interrupted_after(mut gdb: Gdb, marks: &[&str]) -> String {
+/// The same, and presses Ctrl-C a while after gdb has printed each of `marks` and the machine runs: they come right
+/// before what is to be interrupted.
+pub fn interrupted_after(folder: &Folder, server: &Server, script: &str, marks: &[&str]) -> String {
+    let relay = Relay::to(&server.address);
+    let mut gdb = start_gdb(folder, &relay.address, script);
     let pid = gdb.child.id().to_string();
     let mut text = String::new();
     let mut buffer = [0; 4096];
@@ -308,7 +308,8 @@ pub fn interrupted_after(mut gdb: Gdb, marks: &[&str]) -> String {
             assert!(n > 0, "{text}");
             text += &String::from_utf8_lossy(&buffer[..n]);
         }
-        std::thread::sleep(Duration::from_millis(500));
+        relay.wait_for_run();
+        std::thread::sleep(Duration::from_millis(200));
         assert!(
             Command::new("kill")
                 .args(["-INT", &pid])
