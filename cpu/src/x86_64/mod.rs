@@ -5,6 +5,7 @@
 //!                                                            mode.rs    what a block's meaning depends on
 //!   helper.rs   what lifted code calls: segments, gates, MSRs, x87, ...
 //!   hart.rs     the processor: registers, pins, boundaries; mmu, segments, gates, far, syscall, control, msr, cpuid, ...
+//!   simd/       what packed instructions compute, as functions of 64-bit words
 //!   x87/        the x87 and MMX registers, and every x87 instruction as a function of them
 //! ```
 //!
@@ -30,6 +31,7 @@ mod ports;
 pub mod pure;
 pub mod registers;
 mod segments;
+pub mod simd;
 pub mod slots;
 mod stack;
 mod state;
