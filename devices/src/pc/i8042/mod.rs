@@ -74,6 +74,7 @@ bitflags! {
         const A20 = 1 << 1;
         const KEYBOARD_INTERRUPT = 1 << 4;
         const AUX_INTERRUPT = 1 << 5;
+        /// What is stored; at power-on all of it is set: A20 open, clocks and data lines idle.
         const LASTING = 0b1100_1111;
     }
 }
@@ -131,7 +132,7 @@ impl State {
             full: None,
             answer: None,
             config: config.bits(),
-            output_port: (OutputPort::NO_RESET | OutputPort::A20).bits(),
+            output_port: OutputPort::LASTING.bits(),
             command: None,
             command_last: true,
             released: false,
@@ -378,5 +379,7 @@ impl Device for I8042 {
     }
 }
 
+#[cfg(test)]
+mod qemu;
 #[cfg(test)]
 mod tests;

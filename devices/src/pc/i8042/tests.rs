@@ -76,7 +76,7 @@ fn controller_tests_and_ports() {
     assert_eq!(pc.ask(0x20), [0x47]);
     assert_eq!(pc.ask(0xc0), [0x80]);
     // The answer itself isn't there yet when the port is looked at.
-    assert_eq!(pc.ask(0xd0), [0x03]);
+    assert_eq!(pc.ask(0xd0), [0xcf]);
 }
 
 #[test]

@@ -168,4 +168,6 @@ impl Device for Vga {
 }
 
 #[cfg(test)]
+mod qemu;
+#[cfg(test)]
 mod tests;
