@@ -279,4 +279,6 @@ impl Device for Ide {
 }
 
 #[cfg(test)]
+mod qemu;
+#[cfg(test)]
 mod tests;

@@ -25,11 +25,8 @@ impl Pair {
             history: Vec::new(),
         };
         // The card decodes I/O and memory.
-        for (register, value) in [(0x04, 3)] {
-            pair.theirs
-                .command(&format!("outl 0xcf8 {:#x}", 0x8000_1000u32 | register));
-            pair.theirs.command(&format!("outw 0xcfc {value:#x}"));
-        }
+        pair.theirs.command("outl 0xcf8 0x80001004");
+        pair.theirs.command("outw 0xcfc 0x3");
         pair.out(0x3c2, 0x67);
         // Our power-on state is mode 3.
         let ours = pair.ours.registers.clone();
