@@ -24,18 +24,23 @@ fn image(name: &str) -> Option<Vec<u8>> {
 
 /// Boots Debian with these words on its command line and a virtio disk; its console.
 fn linux(cpus: u32, words: &str) -> Option<String> {
-    let (kernel, initrd) = (image("vmlinuz")?, image("initramfs.cpio.gz")?);
+    linux_kernel(&image("vmlinuz")?, X86Kind::BzImage, cpus, words)
+}
+
+fn linux_kernel(kernel: &[u8], kind: X86Kind, cpus: u32, words: &str) -> Option<String> {
+    let initrd = image("initramfs.cpio.gz")?;
     let disk = tempfile::NamedTempFile::new().unwrap();
     disk.as_file().set_len(1 << 20).unwrap();
     let loaded = load_x86_kernel(&X86Boot {
         memory: MEMORY,
         cpus,
-        kernel: &kernel,
+        kernel,
         initrd: Some(&initrd),
         command_line: &format!("console=ttyS0 {words}"),
         vga: true,
     })
     .unwrap();
+    assert_eq!(loaded.kind, kind);
     let drive = format!("file={},format=raw,if=virtio", disk.path().display());
     let smp = cpus.to_string();
     let pc = Pc::start(&loaded, MEMORY, &["-drive", &drive, "-smp", &smp], None)?;
@@ -98,6 +103,34 @@ fn debian_finds_the_machine_with_the_8259s() {
             "ACPI: PCI: Interrupt link LNKA configured for IRQ 0",
             // Its interrupts come by a link, or reading the partition table would not end.
             "[vda] 2048 512-byte logical blocks",
+            "@@E forkexec",
+            "reboot: Power down",
+        ],
+    );
+}
+
+/// The ELF kernel inside of a bzImage, which it unpacks when it is started by its own protocol.
+fn vmlinux(file: &[u8]) -> Vec<u8> {
+    use std::io::Read;
+    let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap()) as usize;
+    let payload = &file[512 * (1 + usize::from(file[0x1f1])) + word(0x248)..][..word(0x24c)];
+    let mut kernel = Vec::new();
+    let decoder = zstd::Decoder::new(payload).unwrap();
+    // Behind the compressed stream stands its size.
+    let _ = decoder.single_frame().read_to_end(&mut kernel).unwrap();
+    kernel
+}
+
+#[test]
+fn debian_starts_by_pvh() {
+    let Some(file) = image("vmlinuz") else { return };
+    let console = linux_kernel(&vmlinux(&file), X86Kind::Pvh, 1, "bench=short");
+    let Some(console) = console else { return };
+    check(
+        &console,
+        &[
+            "BIOS-e820: [mem 0x000000001fff0000-0x000000001fffffff] ACPI NVS",
+            "ACPI: RSDP 0x00000000000F0000 000024 (v02 TICKBK)",
             "@@E forkexec",
             "reboot: Power down",
         ],
