@@ -162,6 +162,8 @@ pub const fn high_ram(memory: u64) -> u64 {
 pub(crate) const BDA: u64 = 0x400;
 /// Descriptor table of the first instruction.
 pub const GDT: u64 = 0x1000;
+/// Its bytes: the task's descriptor takes two places in 64-bit mode.
+pub const GDT_SIZE: u16 = 0x30;
 /// Linux's boot_params, PVH's start info or multiboot's information, with what they point to: a page.
 pub(crate) const INFO: u64 = 0x2000;
 /// Memory map that PVH and multiboot information points to.

@@ -141,7 +141,7 @@ fn segments(code_size: u16) -> (SegmentRegister, SegmentRegister, SegmentRegiste
 }
 
 /// Bytes of the descriptor table: that of the task takes two places in 64-bit mode.
-const GDT_SIZE: u16 = 0x30;
+use super::layout::GDT_SIZE;
 
 fn gdt(registers: [SegmentRegister; 3]) -> Segment {
     let mut bytes = vec![0; GDT_SIZE.into()];

@@ -4,7 +4,9 @@
 //! | board        | file            | guest |
 //! |--------------|-----------------|-------|
 //! | `riscv-virt` | `riscv_virt.rs` | RISC-V: QEMU's `virt` map |
+//! | `pc`         | `pc.rs`         | x86-64: an i440FX with a PIIX3 |
 
+mod pc;
 mod riscv_virt;
 
 use cpu::{Cpu, Layout};
@@ -92,7 +94,7 @@ impl Devices {
 }
 
 /// All boards.
-const BOARDS: [Board; 1] = [riscv_virt::BOARD];
+const BOARDS: [Board; 2] = [riscv_virt::BOARD, pc::BOARD];
 
 /// The board of that name.
 pub(crate) fn named(name: &str) -> Result<Board, MachineError> {
