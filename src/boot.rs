@@ -12,6 +12,7 @@ use clap::Args;
 use firmware::layout;
 use machine::board::Images;
 use machine::boot::{Bios, Boot, prepare};
+use machine::config::OnShutdown;
 use machine::disk::DriveConfig;
 use machine::host::{DriveImage, Drives, open_file};
 use machine::{Config, MachineError};
@@ -59,6 +60,9 @@ pub struct MachineArguments {
     /// The ports that x86 test suites expect of QEMU: debug-exit 0xf4, debug console 0xe9, POST code 0x80 (pc)
     #[arg(long)]
     testdev: bool,
+    /// What a triple fault does: `reset` the machine or `stop` the run; it is told with the processor's state (pc)
+    #[arg(long, default_value = "reset", value_name = "WHAT", value_parser = values::on_shutdown)]
+    on_triple_fault: OnShutdown,
     /// Date at power-on: 2025-06-01T12:00:00Z, or seconds since 1970 [default: the host's]
     #[arg(long, value_name = "DATE", value_parser = values::date)]
     date: Option<u64>,
@@ -143,6 +147,7 @@ impl MachineArguments {
             cdrom: self.cdrom.as_ref().map(|_| self.drive.len() as u8),
             display_rom: self.display_rom()?,
             testdev: self.testdev,
+            on_shutdown: self.on_triple_fault,
             ..boot
         };
         let (config, ram) = prepare(&boot).map_err(|error| self.blame(&boot, error))?;

@@ -185,6 +185,9 @@ impl Session {
         loop {
             let at = live.machine().icount();
             let stopped = live.run(limit.min(at.saturating_add(STRETCH)));
+            for note in live.machine().take_notes() {
+                say(&note);
+            }
             self.drives.write_through(live.machine())?;
             match stopped {
                 Ok(Stopped::End(end)) => return Ok(end),

@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use icount::VirtualTime;
+use machine::config::OnShutdown;
 
 /// Whole number, decimal or `0x` hexadecimal; also `1_000_000` and `1e9`.
 pub fn number(text: &str) -> Result<u64, String> {
@@ -54,6 +55,15 @@ fn bytes(text: &str) -> Option<u64> {
     };
     let value: u64 = digits.parse().ok()?;
     value.checked_mul(1 << shift)
+}
+
+/// What a triple fault does.
+pub fn on_shutdown(text: &str) -> Result<OnShutdown, String> {
+    match text {
+        "reset" => Ok(OnShutdown::Reset),
+        "stop" => Ok(OnShutdown::Stop),
+        _ => Err(format!("'{text}' is neither reset nor stop")),
+    }
 }
 
 /// Guest memory.

@@ -20,7 +20,7 @@ use firmware::{
 };
 
 use crate::board::{Images, seed_bytes};
-use crate::config::{Config, HartStart};
+use crate::config::{Config, HartStart, OnShutdown};
 use crate::disk::DriveConfig;
 use crate::error::MachineError;
 
@@ -71,6 +71,8 @@ pub struct Boot {
     pub display_rom: Option<Vec<u8>>,
     /// x86: the ports that test suites expect.
     pub testdev: bool,
+    /// x86: what a triple fault does.
+    pub on_shutdown: OnShutdown,
 }
 
 impl Default for Boot {
@@ -92,6 +94,7 @@ impl Default for Boot {
             cdrom: None,
             display_rom: None,
             testdev: false,
+            on_shutdown: OnShutdown::Reset,
         }
     }
 }
@@ -127,6 +130,7 @@ pub fn prepare(boot: &Boot) -> Result<(Config, Images), MachineError> {
         cdrom: None,
         testdev: false,
         firmware_files: Vec::new(),
+        on_shutdown: OnShutdown::Reset,
     };
     config.check()?;
     if boot.board == "pc" {

@@ -29,6 +29,16 @@ pub enum StartMode {
     Long,
 }
 
+/// What is done when a hart shuts itself down (x86: triple fault).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OnShutdown {
+    /// The board resets, as a PC's does.
+    #[default]
+    Reset,
+    /// The run ends.
+    Stop,
+}
+
 /// A file that firmware is handed, such as a display's option ROM.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirmwareFile {
@@ -104,6 +114,9 @@ pub struct Config {
     /// x86: the ports that test suites expect.
     #[serde(default)]
     pub testdev: bool,
+    /// x86: what a triple fault does.
+    #[serde(default)]
+    pub on_shutdown: OnShutdown,
     /// x86: files for the firmware.
     #[serde(default)]
     pub firmware_files: Vec<FirmwareFile>,

@@ -5,6 +5,7 @@ use cpu::{Access, Context, Cpu, Trap};
 use devices::Power;
 
 use crate::access::{Part, Place, Refused, check, load, part, regrant, store};
+use crate::config::OnShutdown;
 use crate::memory::Guards;
 use crate::ram::PAGE;
 use crate::system::System;
@@ -117,7 +118,11 @@ impl Context for System {
     }
 
     fn shutdown(&mut self) {
-        self.power = Some(Power::Reset);
+        self.shut_down = true;
+        self.power = Some(match self.on_shutdown {
+            OnShutdown::Reset => Power::Reset,
+            OnShutdown::Stop => Power::Off { code: 1 },
+        });
         self.leave = true;
     }
 

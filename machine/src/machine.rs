@@ -24,6 +24,9 @@ use crate::system::System;
 /// The longest stretch of steps between looks at the door and at Ctrl-C.
 const LONGEST: u64 = 1_000_000;
 
+/// Notes for the user that are kept until they are taken.
+const MOST_NOTES: usize = 16;
+
 /// Why [`Machine::run`] came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
@@ -293,6 +296,9 @@ impl Machine {
     fn boundary(&mut self) -> Result<(), MachineError> {
         self.sys.leave = false;
         self.apply_pins();
+        if std::mem::take(&mut self.sys.shut_down) {
+            self.note_shutdown();
+        }
         loop {
             match self.sys.power {
                 // It stays asked for: the state at this boundary is the same before and after.
@@ -317,6 +323,28 @@ impl Machine {
             if self.sys.power.is_none() {
                 return Ok(());
             }
+        }
+    }
+
+    /// What the user should hear of since the last call, oldest first.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        self.sys.notes.drain(..).collect()
+    }
+
+    /// Tells of a hart that shut itself down, with the state in which it did.
+    fn note_shutdown(&mut self) {
+        let hart = self.sys.current;
+        let cpu = &self.harts[usize::from(hart)];
+        let mut text = format!("hart {hart} shut down (triple fault) at icount {}:", self.sys.at);
+        for info in cpu.registers().iter().filter(|info| info.bits <= 64) {
+            let mut word = [0; 8];
+            let bytes = cpu.read_register(info.number).unwrap_or_default();
+            let len = bytes.len().min(8);
+            word[..len].copy_from_slice(&bytes[..len]);
+            text += &format!(" {}={:#x}", info.name, u64::from_le_bytes(word));
+        }
+        if self.sys.notes.len() < MOST_NOTES {
+            self.sys.notes.push_back(text);
         }
     }
 

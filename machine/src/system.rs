@@ -9,6 +9,7 @@ use cpu::{SpaceKey, Trap};
 use devices::{BLOCK_SIZE, Device, DiskError, DmaError, HartPin, Power};
 use icount::{Clock, Door, DoorError, Effect, Icount, VirtualTime};
 
+use crate::config::OnShutdown;
 use crate::disk::Disks;
 use crate::memory::Memory;
 use crate::stops::Watching;
@@ -61,6 +62,11 @@ pub(crate) struct System {
     pub space_key: Option<SpaceKey>,
     /// The running block must be left after the instruction.
     pub leave: bool,
+    /// A hart shut itself down in the last step: to be told.
+    pub shut_down: bool,
+    pub on_shutdown: OnShutdown,
+    /// What the user should hear of, oldest first.
+    pub notes: VecDeque<String>,
     /// Steps of the budget that are left at the running helper, and those that it made beyond its own.
     pub left: u64,
     pub more_steps: u64,

@@ -45,6 +45,7 @@ fn config(harts: u8, schedule_seed: Option<u64>) -> Config {
         cdrom: None,
         testdev: false,
         firmware_files: Vec::new(),
+        on_shutdown: machine::config::OnShutdown::Reset,
     }
 }
 

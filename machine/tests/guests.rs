@@ -78,6 +78,7 @@ fn start(entry: u64, image: Vec<u8>, harts: u8, tohost: Option<u64>) -> (Machine
         cdrom: None,
         testdev: false,
         firmware_files: Vec::new(),
+        on_shutdown: machine::config::OnShutdown::Reset,
     };
     let images = vec![(entry, image)];
     (

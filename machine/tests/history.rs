@@ -37,6 +37,7 @@ fn config(guest: &firmware::Guest, harts: u8, schedule_seed: Option<u64>) -> Con
         cdrom: None,
         testdev: false,
         firmware_files: Vec::new(),
+        on_shutdown: machine::config::OnShutdown::Reset,
     }
 }
 

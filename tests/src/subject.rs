@@ -52,6 +52,7 @@ impl Subject {
             cdrom: None,
             testdev: false,
             firmware_files: Vec::new(),
+            on_shutdown: machine::config::OnShutdown::Reset,
         };
         let symbol = |name: &&str| guest.symbol(name);
         let watch = |addr| Watch {

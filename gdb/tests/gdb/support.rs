@@ -92,6 +92,7 @@ impl Folder {
             cdrom: None,
             testdev: false,
             firmware_files: Vec::new(),
+            on_shutdown: machine::config::OnShutdown::Reset,
         }
     }
 

@@ -17,6 +17,7 @@ const DISPLAY_ROM: &str = "vgaroms/vgabios.bin";
 pub(super) fn prepare(boot: &Boot, mut config: Config) -> Result<(Config, Images), MachineError> {
     config.cdrom = boot.cdrom;
     config.testdev = boot.testdev;
+    config.on_shutdown = boot.on_shutdown;
     let loaded = match (&boot.bios, &boot.kernel) {
         (Bios::File(_), Some(_)) => {
             return Err(MachineError::Config(
