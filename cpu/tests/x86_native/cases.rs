@@ -84,7 +84,52 @@ impl Random {
 pub enum Family {
     /// What lift/ has besides SSE, x87 and the system.
     Integer,
+    /// The same in 32-bit code.
+    Integer32,
 }
+
+impl Family {
+    /// Bits of its code.
+    pub fn bits(self) -> u32 {
+        match self {
+            Family::Integer => 64,
+            Family::Integer32 => 32,
+        }
+    }
+}
+
+/// Mnemonics of [`Family::Integer32`] that must come up, besides what 64-bit code has too.
+pub const INTEGER32_MNEMONICS: &[&str] = &[
+    "Aaa",
+    "Aad",
+    "Aam",
+    "Aas",
+    "Arpl",
+    "Adc",
+    "Cmpxchg8b",
+    "Daa",
+    "Das",
+    "Dec",
+    "Div",
+    "Enter",
+    "Inc",
+    "Jcxz",
+    "Lea",
+    "Leave",
+    "Loop",
+    "Mov",
+    "Movsb",
+    "Pop",
+    "Popa",
+    "Popad",
+    "Push",
+    "Pusha",
+    "Pushad",
+    "Pushf",
+    "Pushfd",
+    "Salc",
+    "Xlatb",
+];
 
 /// Every mnemonic of [`Family::Integer`] that must come up.
 pub const INTEGER_MNEMONICS: &[&str] = &[
@@ -182,6 +227,7 @@ pub const INTEGER_MNEMONICS: &[&str] = &[
 /// Instructions with what they run on.
 pub struct Case {
     pub seed: u64,
+    pub bits: u32,
     pub start: u64,
     pub regs: [u64; 16],
     pub flags: u64,
@@ -223,6 +269,9 @@ impl Case {
                 3 | 5 | 6 | 7 if !random.one_in(3) => random.address(),
                 _ => random.value(),
             };
+            if family.bits() == 32 {
+                *v &= 0xffff_ffff;
+            }
         }
         let flags = random.next() & FLAGS & !DF | if random.one_in(4) { DF } else { 0 } | FIXED_FLAGS;
         // Now and then across the end of a page.
@@ -246,11 +295,14 @@ impl Case {
         let (mut code, mut insns, mut jumps) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..wanted {
             let (bytes, insn) = maker.instruction(start + code.len() as u64)?;
-            if insn.op_kinds().any(|kind| kind == OpKind::NearBranch64) {
+            if is_near(&insn) {
                 jumps.push((code.len() + bytes.len() - 1, insns.len()));
             }
             insns.push(insn);
             code.extend(bytes);
+        }
+        if family.bits() == 32 {
+            maker.regs.iter_mut().for_each(|v| *v &= 0xffff_ffff);
         }
         // Jumps go forward, to the beginning of an instruction or the end.
         for (at, n) in jumps {
@@ -263,10 +315,11 @@ impl Case {
             code[at] = (target - (start + at as u64 + 1)) as u8;
         }
         // Decoded anew, with targets and displacements as they are now.
-        let mut decoder = Decoder::with_ip(64, &code, start, DecoderOptions::NONE);
+        let mut decoder = Decoder::with_ip(family.bits(), &code, start, DecoderOptions::NONE);
         let insns = insns.iter().map(|_| decoder.decode()).collect();
         Some(Case {
             seed,
+            bits: family.bits(),
             start,
             regs: maker.regs,
             flags,
@@ -327,7 +380,7 @@ impl Maker {
     fn instruction(&mut self, ip: u64) -> Option<(Vec<u8>, Instruction)> {
         for _ in 0..60 {
             let bytes = self.bytes();
-            let mut decoder = Decoder::with_ip(64, &bytes, ip, DecoderOptions::NONE);
+            let mut decoder = Decoder::with_ip(self.family.bits(), &bytes, ip, DecoderOptions::NONE);
             let insn = decoder.decode();
             if insn.is_invalid() || !self.wanted(&insn) {
                 continue;
@@ -335,9 +388,7 @@ impl Maker {
             // To a jump prefixes mean nothing; on processors of the other maker 0x66 means 16 bits, and to loope and loopne
             // a repeat prefix is the condition.
             let prefixes = &bytes[..insn.len().saturating_sub(2)];
-            if insn.op0_kind() == OpKind::NearBranch64
-                && prefixes.iter().any(|b| matches!(b, 0x66 | 0xf2 | 0xf3))
-            {
+            if is_near(&insn) && prefixes.iter().any(|b| matches!(b, 0x66 | 0xf2 | 0xf3)) {
                 continue;
             }
             let offsets = decoder.get_constant_offsets(&insn);
@@ -346,7 +397,7 @@ impl Maker {
                 let (at, len) = (offsets.displacement_offset(), offsets.displacement_size());
                 self.aim(&insn, &mut bytes[at..at + len]);
             }
-            let insn = Decoder::with_ip(64, &bytes, ip, DecoderOptions::NONE).decode();
+            let insn = Decoder::with_ip(self.family.bits(), &bytes, ip, DecoderOptions::NONE).decode();
             let memory =
                 insn.op_kinds().any(|kind| kind == OpKind::Memory) && insn.mnemonic() != Mnemonic::Lea;
             if memory && !self.place(&insn) || !self.flags(&insn) {
@@ -385,7 +436,7 @@ impl Maker {
                 bytes.push(prefix);
             }
         }
-        if !r.one_in(3) {
+        if self.family.bits() == 64 && !r.one_in(3) {
             bytes.push(0x40 | r.next() as u8 & 15);
         }
         // Among all opcodes some have much to go wrong.
@@ -414,7 +465,7 @@ impl Maker {
 
     fn wanted(&self, i: &Instruction) -> bool {
         match self.family {
-            Family::Integer => integer(i),
+            Family::Integer | Family::Integer32 => integer(i),
         }
     }
 
@@ -438,7 +489,7 @@ impl Maker {
     /// Has the registers of an address point into the scratch memory, if it is still to be said what they hold.
     fn place(&mut self, i: &Instruction) -> bool {
         let (base, other) = (index(i.memory_base()), index(i.memory_index()));
-        let wide = i.memory_base().size() == 8 || i.memory_index().size() == 8;
+        let wide = i.memory_base().size() == 8 || i.memory_index().size() == 8 || self.family.bits() == 32;
         let target = self.target(i);
         let displacement = i.memory_displacement64();
         let scale = u64::from(i.memory_index_scale());
@@ -454,6 +505,9 @@ impl Maker {
             Some(n) if Some(n) == other => {}
             Some(n) if free(self, n) => {
                 self.regs[n] = target.wrapping_sub(displacement).wrapping_sub(index_value);
+                if self.family.bits() == 32 {
+                    self.regs[n] &= 0xffff_ffff;
+                }
                 if !wide {
                     // The upper half doesn't count.
                     self.regs[n] = self.regs[n] & 0xffff_ffff | self.random.next() << 32;
@@ -525,6 +579,11 @@ impl Maker {
     }
 }
 
+/// A short jump.
+fn is_near(i: &Instruction) -> bool {
+    matches!(i.op0_kind(), OpKind::NearBranch64 | OpKind::NearBranch32)
+}
+
 fn is_shift(m: Mnemonic) -> bool {
     use Mnemonic::*;
     matches!(m, Shl | Sal | Shr | Sar | Rol | Ror | Rcl | Rcr | Shld | Shrd)
@@ -544,6 +603,7 @@ fn integer(i: &Instruction) -> bool {
                 | CpuidFeature::INTEL286
                 | CpuidFeature::INTEL386
                 | CpuidFeature::INTEL486
+                | CpuidFeature::INTEL8086_ONLY
                 | CpuidFeature::X64
                 | CpuidFeature::CMOV
                 | CpuidFeature::CX8
@@ -552,7 +612,7 @@ fn integer(i: &Instruction) -> bool {
                 | CpuidFeature::MULTIBYTENOP
         )
     });
-    let other = matches!(mnemonic, Crc32 | Movnti | Lahf | Sahf);
+    let other = matches!(mnemonic, Crc32 | Movnti | Lahf | Sahf | Salc);
     // Fields of the hart that differ from ours, or that would stop this program.
     let never = matches!(
         mnemonic,
@@ -566,6 +626,9 @@ fn integer(i: &Instruction) -> bool {
             | Verw
             | Popf
             | Popfq
+            | Popfd
+            | Lds
+            | Les
             | Insb
             | Insw
             | Insd
@@ -595,9 +658,7 @@ fn integer(i: &Instruction) -> bool {
     let flow = match i.flow_control() {
         FlowControl::Next => true,
         // Short ones, whose target is set later.
-        FlowControl::ConditionalBranch => {
-            i.len() <= 4 && !i.is_jcc_near() && i.op0_kind() == OpKind::NearBranch64
-        }
+        FlowControl::ConditionalBranch => i.len() <= 4 && !i.is_jcc_near() && is_near(i),
         _ => false,
     };
     let far = matches!(i.memory_segment(), Register::FS | Register::GS)

@@ -18,7 +18,9 @@ struct Context {
     host_stack: u64,
     code: u64,
     exit: u64,
-    _3: [u64; 61],
+    /// Where to and into which code segment.
+    entry: [u32; 2],
+    _3: [u64; 60],
     fx_in: [u8; 512],
     fx_out: [u8; 512],
 }
@@ -52,6 +54,13 @@ global_asm!(
     "mov r14, [0x30000070]",
     "mov r15, [0x30000078]",
     "jmp qword ptr [0x30000208]",
+    // Code of 32 bits is entered by a far jump, with segments that can be used there.
+    "tickback_native_run32:",
+    "mov eax, 0x2b",
+    "mov ds, eax",
+    "mov es, eax",
+    "mov eax, [0x30000000]",
+    "jmp fword ptr [0x30000218]",
     "tickback_native_exit:",
     "mov [0x30000100], rax",
     "mov [0x30000108], rcx",
@@ -86,6 +95,7 @@ global_asm!(
 
 unsafe extern "C" {
     fn tickback_native_run();
+    fn tickback_native_run32();
     fn tickback_native_exit();
     fn mmap(addr: u64, len: usize, prot: i32, flags: i32, fd: i32, offset: i64) -> i64;
 }
@@ -142,14 +152,22 @@ impl Native {
         let at = (case.start - CODE) as usize;
         let code = case.code();
         self.code[at..at + code.len()].copy_from_slice(code);
-        // jmp [exit]
-        let exit = [0xff, 0x24, 0x25, 0x10, 0x02, 0x00, 0x30];
+        // jmp [exit]; from 32-bit code first a far jump to one.
+        const EXIT: [u8; 7] = [0xff, 0x24, 0x25, 0x10, 0x02, 0x00, 0x30];
+        const EXIT32: [u8; 7] = [0xea, 0x00, 0x2f, 0x00, 0x10, 0x33, 0x00];
         let end = at + code.len();
+        let exit = if case.bits == 64 { EXIT } else { EXIT32 };
         self.code[end..end + exit.len()].copy_from_slice(&exit);
+        self.code[0x2f00..0x2f00 + EXIT.len()].copy_from_slice(&EXIT);
         let cx = &mut *self.context;
         cx.regs_in = case.regs;
         cx.flags_in = case.flags;
-        cx.code = case.start;
+        cx.code = if case.bits == 64 {
+            case.start
+        } else {
+            tickback_native_run32 as *const () as u64
+        };
+        cx.entry = [case.start as u32, 0x23];
         // SAFETY: the code is user-mode instructions that, as the emulator has found, end at `exit` and access nothing
         // outside of the scratch memory; all registers of the calling convention are restored.
         unsafe { tickback_native_run() };

@@ -1,4 +1,4 @@
-//! A processor in 64-bit mode with the scratch memory and nothing else, run by lifter and interpreter.
+//! A processor in 64-bit or 32-bit mode with the scratch memory and nothing else, run by lifter and interpreter.
 
 use crate::cases::{CODE, Case, DATA, DATA_LEN};
 use crate::native::State;
@@ -42,18 +42,29 @@ fn write(memory: &mut [u8], addr: u64, size: Size, value: u64) -> Option<()> {
 }
 
 impl World {
-    pub fn new() -> World {
+    pub fn new(bits: u32) -> World {
         let mut hart = Hart::new(HartConfig {
             id: 0,
             harts: 1,
             seed: 0,
         });
-        hart.start(Start::Long64 {
-            rip: 0,
-            rsi: 0,
-            rsp: 0,
-            cr3: 0,
-            gdt: (0, 0),
+        hart.start(if bits == 64 {
+            Start::Long64 {
+                rip: 0,
+                rsi: 0,
+                rsp: 0,
+                cr3: 0,
+                gdt: (0, 0),
+            }
+        } else {
+            Start::Protected32 {
+                eip: 0,
+                eax: 0,
+                ebx: 0,
+                esi: 0,
+                esp: 0,
+                gdt: (0, 0),
+            }
         });
         World {
             hart: Some(hart),
