@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
 use firmware::Guest;
 use icount::{Body, Effect, Event, Icount};
 use machine::boot::{Bios, Boot, prepare};
@@ -28,9 +29,61 @@ pub struct Arguments {
     /// Keep the recording in this folder; must not exist
     #[arg(long, short, value_name = "FOLDER")]
     output: Option<PathBuf>,
+    /// The guest's processor
+    #[arg(long, value_enum, default_value_t = GuestArgument::Riscv64)]
+    guest: GuestArgument,
     /// What executes the guest's instructions
     #[arg(long, value_enum, default_value_t = EngineArgument::Jit)]
     engine: EngineArgument,
+}
+
+/// Guests that tell the same story.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum GuestArgument {
+    /// RISC-V, on the board riscv-virt
+    #[value(name = "riscv64")]
+    Riscv64,
+    /// x86-64, on the board pc
+    #[value(name = "x86_64")]
+    X86,
+}
+
+/// The demo for one of them.
+struct Demo {
+    board: &'static str,
+    guest: Guest,
+    elf: Vec<u8>,
+    /// How many of a hart's registers are general ones.
+    registers: usize,
+    /// Whose interrupt switches tasks.
+    timer: &'static str,
+}
+
+impl Demo {
+    fn new(guest: GuestArgument) -> Self {
+        match guest {
+            GuestArgument::Riscv64 => {
+                let guest = firmware::demo();
+                Self {
+                    board: "riscv-virt",
+                    elf: guest.to_elf(),
+                    guest,
+                    registers: 32,
+                    timer: "the machine timer's",
+                }
+            }
+            GuestArgument::X86 => {
+                let demo = firmware::x86_demo();
+                Self {
+                    board: "pc",
+                    elf: demo.to_elf(),
+                    guest: demo.guest,
+                    registers: 16,
+                    timer: "the local APIC timer's",
+                }
+            }
+        }
+    }
 }
 
 /// Steps after which a demo that does not crash has gone wrong; it takes some seven million.
@@ -43,12 +96,12 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
         .clone()
         .unwrap_or_else(|| temporary.path().join("demo.tick"));
     let engine = || arguments.engine.engine();
-    let guest = firmware::demo();
+    let demo = Demo::new(arguments.guest);
     let mut out = Listing::new();
 
     out.line("== recording a guest of two tasks that share a list; its console:")?;
     out.flush()?;
-    let steps = record(&guest, &folder, engine())?;
+    let steps = record(&demo, &folder, engine())?;
     out.line("")?;
 
     out.line("== replaying it, comparing every event and every state root")?;
@@ -63,14 +116,14 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
 
     out.line(&format!("== going backwards from the crash at icount {steps}"))?;
     out.flush()?;
-    for line in Search::new(&guest, history).report()? {
+    for line in Search::new(&demo, history).report()? {
         out.line(&line)?;
     }
     out.line("")?;
     match &arguments.output {
         Some(folder) => {
             let elf = folder.join("demo.elf");
-            std::fs::write(&elf, guest.to_elf()).with_context(|| format!("can't write {}", elf.display()))?;
+            std::fs::write(&elf, &demo.elf).with_context(|| format!("can't write {}", elf.display()))?;
             out.line("== the same by hand, with gdb:")?;
             out.line(&format!(
                 "tickback gdb {} --listen 127.0.0.1:1234",
@@ -90,11 +143,12 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
 }
 
 /// Records the guest to its end.
-fn record(guest: &Guest, folder: &Path, engine: Engine) -> Result<Icount> {
+fn record(demo: &Demo, folder: &Path, engine: Engine) -> Result<Icount> {
     let boot = Boot {
+        board: demo.board.into(),
         memory: 16 << 20,
         bios: Bios::None,
-        kernel: Some(guest.to_elf()),
+        kernel: Some(demo.elf.clone()),
         ..Boot::default()
     };
     let (config, images) = prepare(&boot)?;
@@ -116,14 +170,14 @@ fn record(guest: &Guest, folder: &Path, engine: Engine) -> Result<Icount> {
 
 /// The search for the culprit.
 struct Search<'a> {
-    guest: &'a Guest,
+    demo: &'a Demo,
     timeline: Timeline<History>,
 }
 
 impl<'a> Search<'a> {
-    fn new(guest: &'a Guest, history: History) -> Self {
+    fn new(demo: &'a Demo, history: History) -> Self {
         Self {
-            guest,
+            demo,
             timeline: Timeline::new(history, TimelineOptions::default()),
         }
     }
@@ -168,7 +222,8 @@ impl<'a> Search<'a> {
             let pc = self.hart()?.pc();
             torn |= self.place(pc).starts_with("list_remove+");
             lines.push(format!(
-                "{what:<12} the machine timer's, at icount {}, {} steps before the write, in front of {pc:#x} <{}>",
+                "{what:<12} {}, at icount {}, {} steps before the write, in front of {pc:#x} <{}>",
+                self.demo.timer,
                 event.at,
                 at.since(event.at),
                 self.place(pc)
@@ -198,7 +253,8 @@ impl<'a> Search<'a> {
     }
 
     fn symbol(&self, name: &str) -> Result<u64> {
-        self.guest
+        self.demo
+            .guest
             .symbol(name)
             .with_context(|| format!("the demo has no symbol {name}"))
     }
@@ -227,7 +283,8 @@ impl<'a> Search<'a> {
 
     fn instruction(&mut self) -> Result<String> {
         let pc = self.hart()?.pc();
-        let mut bytes = [0; 4];
+        // As long as an instruction can be.
+        let mut bytes = [0; 16];
         self.read(pc, &mut bytes)?;
         Ok(self.hart()?.disassemble(pc, &bytes).0)
     }
@@ -236,7 +293,7 @@ impl<'a> Search<'a> {
     fn registers(&self) -> Result<Vec<String>> {
         let hart = self.hart()?;
         let mut cells = Vec::new();
-        for register in hart.registers().iter().filter(|register| register.number < 32) {
+        for register in hart.registers().iter().take(self.demo.registers) {
             let bytes = hart.read_register(register.number).unwrap_or_default();
             let value = bytes
                 .iter()
@@ -254,6 +311,7 @@ impl<'a> Search<'a> {
     /// A symbol and an offset.
     fn place(&self, address: u64) -> String {
         let below = self
+            .demo
             .guest
             .symbols
             .iter()
