@@ -46,6 +46,8 @@ use crate::ir::{Block, MAX_INSNS, Size, Terminal};
 use iced_x86::{Decoder, DecoderError, DecoderOptions, EncodingKind, Instruction};
 
 #[cfg(test)]
+mod coverage;
+#[cfg(test)]
 mod tests;
 
 const PAGE_SIZE: usize = 4096;
