@@ -200,5 +200,23 @@ pub const STRING: u16 = 72;
 
 /// First helper of x87 (64 numbers).
 pub const X87: u16 = 128;
-/// First helper of SSE (64 numbers).
+/// First helper of MMX and SSE (64 numbers).
 pub const SSE: u16 = 192;
+/// Before an MMX instruction in the modes NO_X87 and X87_PENDING: #UD, #NM or #MF.
+pub const MMX_CHECK: u16 = SSE;
+/// Yields MMn: `args[0]` = n.
+pub const MMX_READ: u16 = SSE + 1;
+/// Writes MMn, as an MMX instruction does: `args` = n, value.
+pub const MMX_WRITE: u16 = SSE + 2;
+/// What an MMX instruction does to the x87's state that writes no MMX register.
+pub const MMX_ENTER: u16 = SSE + 3;
+/// `emms`.
+pub const EMMS: u16 = SSE + 4;
+/// `maskmovdqu`, `maskmovq`: `args` = linear address, number of the register of data | that of the mask << 8 | MMX << 16.
+pub const MASKED_STORE: u16 = SSE + 5;
+/// Before the floating-point ops of an SSE instruction in mode SSE_UNMASKED: clears the flags in slot MXCSR (and FTZ if
+/// underflow is unmasked), yields what it was.
+pub const SSE_BEGIN: u16 = SSE + 6;
+/// After them: `args` = what [`SSE_BEGIN`] yielded, whether a result is denormal. #XM, or #UD without CR4.OSXMMEXCPT, if
+/// one of the flags raised is unmasked; they are in MXCSR then too.
+pub const SSE_END: u16 = SSE + 7;

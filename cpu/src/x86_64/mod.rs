@@ -33,6 +33,7 @@ pub mod registers;
 mod segments;
 pub mod simd;
 pub mod slots;
+mod sse;
 mod stack;
 mod state;
 pub mod strings;

@@ -1,34 +1,34 @@
 //! Functions of their arguments alone that lifted code uses ([`crate::ir::Op::Pure`]): what would take too many ops.
 //!
-//! [`TABLE`] is in sections, so that a family can grow without moving the others. A number is the index in the table.
+//! [`TABLE`] is in two sections, this file's functions and those of packed instructions ([`simd`]). A number is the index in
+//! the table.
 
-use super::flags;
+use super::{flags, simd};
 use crate::PureFn;
 
-/// Functions of a section.
+/// Numbers of the first section.
 const SECTION: usize = 32;
 /// First number of the integer section.
 const INTEGER: u16 = 0;
-/// First number of the SSE section.
-pub const SSE: u16 = SECTION as u16;
-/// First number of the second SSE section.
-pub const SSE_MORE: u16 = 2 * SECTION as u16;
 
 /// The functions by number; an unused number yields 0.
-pub static TABLE: [PureFn; 3 * SECTION] = table(&[&INTEGER_FUNCTIONS, &[], &[]]);
+pub static TABLE: [PureFn; SECTION + simd::COUNT] =
+    table(&[(INTEGER, &INTEGER_FUNCTIONS), (simd::FIRST, &simd::FUNCTIONS)]);
 
-const fn table<const N: usize>(sections: &[&[PureFn]]) -> [PureFn; N] {
+const fn table<const N: usize>(sections: &[(u16, &[PureFn])]) -> [PureFn; N] {
     let mut table = [nothing as PureFn; N];
     let mut section = 0;
     while section < sections.len() {
-        assert!(sections[section].len() <= SECTION);
+        let (first, functions) = sections[section];
+        assert!((first as usize).is_multiple_of(SECTION));
         let mut i = 0;
-        while i < sections[section].len() {
-            table[section * SECTION + i] = sections[section][i];
+        while i < functions.len() {
+            table[first as usize + i] = functions[i];
             i += 1;
         }
         section += 1;
     }
+    assert!(INTEGER_FUNCTIONS.len() <= SECTION);
     table
 }
 
@@ -50,12 +50,10 @@ pub const DIVIDE: u16 = INTEGER + 4;
 pub const DIVIDE_SIGNED: u16 = INTEGER + 5;
 /// Whether the divisor is 0 or the quotient doesn't fit.
 pub const DIVIDE_SIGNED_FAILS: u16 = INTEGER + 6;
-/// `crc32`: sum, data, number of bytes.
-pub const CRC32: u16 = INTEGER + 7;
 /// The decimal instructions: a [`Decimal`] | immediate << 8, ax, flags. Yields ax, and the flags from bit 16 on.
-pub const DECIMAL: u16 = INTEGER + 8;
+pub const DECIMAL: u16 = INTEGER + 7;
 
-const INTEGER_FUNCTIONS: [PureFn; 9] = [
+const INTEGER_FUNCTIONS: [PureFn; 8] = [
     cond,
     |[op, dst, src, _]| flags::arithmetic(op, dst, src),
     |args| rotate_carry(args).0,
@@ -63,7 +61,6 @@ const INTEGER_FUNCTIONS: [PureFn; 9] = [
     divide,
     |args| divide_signed(args).unwrap_or(0),
     |args| divide_signed(args).is_none().into(),
-    crc32,
     decimal,
 ];
 
@@ -106,19 +103,6 @@ fn divide_signed([high, low, divisor, _]: [u64; 4]) -> Option<u64> {
     let dividend = (u128::from(high) << 64 | u128::from(low)) as i128;
     let quotient = dividend.checked_div((divisor as i64).into())?;
     i64::try_from(quotient).ok().map(|q| q as u64)
-}
-
-/// The reflected Castagnoli polynomial, a bit at a time (SDM 2A "CRC32").
-fn crc32([sum, data, bytes, _]: [u64; 4]) -> u64 {
-    const POLYNOMIAL: u32 = 0x82f6_3b78;
-    let mut sum = sum as u32;
-    for byte in data.to_le_bytes().into_iter().take(bytes as usize) {
-        sum ^= u32::from(byte);
-        for _ in 0..8 {
-            sum = sum >> 1 ^ if sum & 1 != 0 { POLYNOMIAL } else { 0 };
-        }
-    }
-    sum.into()
 }
 
 /// A decimal instruction.

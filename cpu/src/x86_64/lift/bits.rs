@@ -7,7 +7,7 @@ use super::Lifter;
 use super::builder::{log2, width};
 use super::operand::{Offset, Place, Use, is_memory, operand_size};
 use crate::ir::{Bin, Cond, Size, Un, Val, Width};
-use crate::x86_64::pure;
+use crate::x86_64::simd::crypto;
 use iced_x86::{Instruction, Mnemonic, OpKind};
 
 /// Lifts it if it is of this family.
@@ -106,7 +106,12 @@ fn crc32(l: &mut Lifter, i: &Instruction) {
     let v = l.read(i, 1, size);
     let place = l.place(i, 0, Use::Write);
     let sum = l.fetch(place);
-    let bytes = l.constant(size.bytes());
-    let r = l.pure(pure::CRC32, [sum, v, bytes]);
+    let function = match size {
+        Size::B1 => crypto::CRC32_BYTE,
+        Size::B2 => crypto::CRC32_WORD,
+        Size::B4 => crypto::CRC32_DWORD,
+        Size::B8 => crypto::CRC32_QWORD,
+    };
+    let r = l.pure(function, [sum, v]);
     l.put(place, r);
 }

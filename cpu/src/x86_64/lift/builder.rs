@@ -198,12 +198,10 @@ impl Lifter {
     }
 
     /// Content of a slot of class F.
-    #[allow(dead_code, reason = "for SSE")]
     pub fn get_f(&mut self, slot: Slot) -> Val {
         self.held_or(slot, Op::GetF(slot))
     }
 
-    #[allow(dead_code, reason = "for SSE")]
     pub fn set_f(&mut self, slot: Slot, v: Val) {
         self.op(Op::SetF(slot, v));
         self.hold(slot, Some(v));
@@ -220,6 +218,11 @@ impl Lifter {
                 v
             }
         }
+    }
+
+    /// What a slot is known to hold.
+    pub fn held(&self, slot: Slot) -> Option<Val> {
+        self.held.get(usize::from(slot.0)).copied().flatten()
     }
 
     /// Says what a slot holds, or is to be taken to hold for the rest of this instruction.

@@ -32,6 +32,7 @@ mod moves;
 mod muldiv;
 mod operand;
 mod shift;
+mod sse;
 mod stack;
 mod strings;
 mod system;
@@ -70,6 +71,7 @@ const FAMILIES: &[fn(&mut Lifter, &Instruction) -> bool] = &[
     shift::lift,
     flagops::lift,
     bits::lift,
+    sse::lift,
     muldiv::lift,
     strings::lift,
     system::lift,

@@ -129,4 +129,8 @@ functions! { super::shuffle::END;
     ROUND_SINGLE = |[a, control, ..]| integral_single(a, control);
     /// Rounds a binary64 to an integer; as [`ROUND_SINGLE`].
     ROUND_DOUBLE = |[a, control, ..]| integral(a, control, 52, 1023);
+    /// 1 if one of the two elements is denormal, else 0.
+    DENORMAL_SINGLES = |[a, ..]| u64::from(f32::from_bits(a as u32).is_subnormal() || f32::from_bits((a >> 32) as u32).is_subnormal());
+    /// 1 if the element is denormal, else 0.
+    DENORMAL_DOUBLE = |[a, ..]| u64::from(f64::from_bits(a).is_subnormal());
 }

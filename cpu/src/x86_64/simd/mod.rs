@@ -46,7 +46,7 @@ pub const FIRST: u16 = 32;
 pub const COUNT: usize = (string::END - FIRST) as usize;
 
 /// All of them: element `n` has the number [`FIRST`]` + n`.
-pub static FUNCTIONS: [PureFn; COUNT] = all();
+pub const FUNCTIONS: [PureFn; COUNT] = all();
 
 const fn all() -> [PureFn; COUNT] {
     let parts: [&[PureFn]; 5] = [

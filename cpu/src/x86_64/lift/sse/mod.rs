@@ -1,0 +1,287 @@
+//! MMX, SSE to SSE4.2, AES and PCLMULQDQ (SDM 1 9 to 12, 2A to 2C).
+//!
+//! A vector is two words of 64 bits, its slots; lanes that don't mix are computed word by word, by plain ops or the
+//! functions of `../../simd`. Floating-point lanes are IR's floating-point ops, with the rounding and the flags of MXCSR.
+//!
+//! ```text
+//!   moves.rs     loads, stores, moves to and from other registers     float.rs     arithmetic, comparisons
+//!   integer.rs   integers, lane by lane                               convert.rs   conversions, rounding
+//!   shuffle.rs   integers and others across lanes                     string.rs    pcmpestri and its kin
+//! ```
+//!
+//! Rules:
+//! - Operands of 16 bytes are aligned or #GP(0), but for those that needn't be; these are checked as a whole
+//!   before a byte moves.
+//! - An MMX register is read and written by helpers: the x87 has them.
+//! - With an exception unmasked ([`Mode::SSE_UNMASKED`]) floating-point ops stand between two helpers, of which the
+//!   second raises #XM with nothing committed ([`Guard`]).
+
+mod convert;
+mod float;
+mod integer;
+mod moves;
+mod shuffle;
+mod string;
+
+use super::Lifter;
+use super::operand::Use;
+use crate::ir::{Fmt, Op, Size, Slot, Val};
+use crate::x86_64::helper;
+use crate::x86_64::mode::Mode;
+use crate::x86_64::simd;
+use crate::x86_64::slots::xmm;
+use crate::x86_64::trap;
+use iced_x86::{CpuidFeature, Instruction, Mnemonic, OpKind, Register};
+
+/// A vector: low and high quadword.
+type Vector = [Val; 2];
+
+/// Lifts it if it is of this family.
+pub(super) fn lift(l: &mut Lifter, i: &Instruction) -> bool {
+    use CpuidFeature as F;
+    let ours = |f: &F| {
+        matches!(
+            f,
+            F::MMX | F::SSE | F::SSE2 | F::SSE3 | F::SSSE3 | F::SSE4_1 | F::SSE4_2 | F::AES | F::PCLMULQDQ
+        )
+    };
+    let features = i.cpuid_features();
+    if !features.iter().any(ours) || features.contains(&F::FPU) {
+        return false;
+    }
+    let uses = |is: fn(Register) -> bool| (0..i.op_count()).any(|n| is(register(i, n)));
+    let mmx = uses(Register::is_mm) || i.mnemonic() == Mnemonic::Emms;
+    let sse = uses(Register::is_xmm);
+    if !mmx && !sse {
+        return false;
+    }
+    if sse && l.is(Mode::NO_SSE) {
+        return false;
+    }
+    if sse && l.is(Mode::TS) {
+        l.raise(trap::cause(trap::NM));
+        return true;
+    }
+    if mmx && l.mode().intersects(Mode::NO_X87 | Mode::X87_PENDING) {
+        l.mmx_helper(helper::MMX_CHECK, [None; 2]);
+        if l.is(Mode::NO_X87) {
+            // Not reached: the helper has raised #UD or #NM.
+            l.undefined();
+            return true;
+        }
+    }
+    [
+        moves::lift,
+        integer::lift,
+        float::lift,
+        shuffle::lift,
+        convert::lift,
+        string::lift,
+    ]
+    .iter()
+    .any(|lift| lift(l, i))
+}
+
+/// The register that an operand is; none if it isn't one.
+fn register(i: &Instruction, n: u32) -> Register {
+    match i.op_kind(n) {
+        OpKind::Register => i.op_register(n),
+        _ => Register::None,
+    }
+}
+
+/// Number of a vector or MMX register; 0 for others.
+fn number(r: Register) -> u8 {
+    match r {
+        _ if r.is_xmm() => (r as usize - Register::XMM0 as usize) as u8,
+        _ if r.is_mm() => (r as usize - Register::MM0 as usize) as u8,
+        _ => 0,
+    }
+}
+
+/// Slot of the low quadword of an operand that is a vector register.
+fn low(i: &Instruction, n: u32) -> Slot {
+    xmm(number(register(i, n)), 0)
+}
+
+/// Whether an operand is an MMX register.
+fn is_mmx(i: &Instruction, n: u32) -> bool {
+    register(i, n).is_mm()
+}
+
+/// Whether an operand of 16 bytes in memory must be aligned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Alignment {
+    Required,
+    Any,
+}
+
+/// Vector registers and operands.
+impl Lifter {
+    fn vector(&mut self, n: u8) -> Vector {
+        [self.get(xmm(n, 0)), self.get(xmm(n, 1))]
+    }
+
+    fn set_vector(&mut self, n: u8, v: Vector) {
+        self.set(xmm(n, 0), v[0]);
+        self.set(xmm(n, 1), v[1]);
+    }
+
+    /// Sets the vector register that operand 0 is.
+    fn set_result(&mut self, i: &Instruction, v: Vector) {
+        self.set_vector(number(register(i, 0)), v);
+    }
+
+    /// Where an operand of 16 bytes in memory is.
+    fn vector_address(&mut self, i: &Instruction, alignment: Alignment, write: bool) -> (Val, i32) {
+        let at = self.effective(i);
+        let (addr, offset) = self.linear(at, 16, write);
+        if alignment == Alignment::Required {
+            self.require_alignment(addr, offset, 16, trap::cause_with(trap::GP, 0));
+        }
+        if write || alignment == Alignment::Any {
+            self.check(addr, offset, 16, write);
+        }
+        (addr, offset)
+    }
+
+    fn load_word(&mut self, size: Size, addr: Val, offset: i32) -> Val {
+        self.op(Op::Load {
+            size,
+            signed: false,
+            addr,
+            offset,
+        })
+    }
+
+    /// A vector operand.
+    fn vector_operand(&mut self, i: &Instruction, n: u32, alignment: Alignment) -> Vector {
+        if i.op_kind(n) == OpKind::Register {
+            return self.vector(number(register(i, n)));
+        }
+        let (addr, offset) = self.vector_address(i, alignment, false);
+        // The second may wrap.
+        let high = self.high_address(addr, offset);
+        [
+            self.load_word(Size::B8, addr, offset),
+            self.load_word(Size::B8, high.0, high.1),
+        ]
+    }
+
+    /// The address of the high quadword.
+    fn high_address(&mut self, addr: Val, offset: i32) -> (Val, i32) {
+        match offset.checked_add(8) {
+            Some(high) => (addr, high),
+            None => (self.add(addr, 8), offset),
+        }
+    }
+
+    /// Stores a vector where [`Lifter::vector_address`] says.
+    fn store_vector(&mut self, (addr, offset): (Val, i32), v: Vector) {
+        let high = self.high_address(addr, offset);
+        for ((addr, offset), value) in [(addr, offset), high].into_iter().zip(v) {
+            self.op(Op::Store {
+                size: Size::B8,
+                addr,
+                offset,
+                value,
+            });
+        }
+    }
+
+    /// The low part of a vector register, zero-extended from `size` if that is memory, or all of its low quadword.
+    fn low_operand(&mut self, i: &Instruction, n: u32, size: Size) -> Val {
+        if i.op_kind(n) == OpKind::Register {
+            return self.get(low(i, n));
+        }
+        let place = self.memory(i, size, Use::Read);
+        self.load(place, false)
+    }
+
+    /// Calls a helper that changes no slot but MXCSR.
+    fn mmx_helper(&mut self, number: u16, args: [Option<Val>; 2]) -> Val {
+        let form = self.form(Size::B8, 0);
+        self.ask(number, args, form)
+    }
+
+    /// MMn.
+    fn mm(&mut self, r: Register) -> Val {
+        let n = self.constant(number(r).into());
+        self.mmx_helper(helper::MMX_READ, [Some(n), None])
+    }
+
+    /// Writes MMn, the last thing that the instruction does.
+    fn set_mm(&mut self, r: Register, v: Val) {
+        let n = self.constant(number(r).into());
+        self.mmx_helper(helper::MMX_WRITE, [Some(n), Some(v)]);
+    }
+
+    /// An operand that is an MMX register or memory of `size`.
+    fn mm_operand(&mut self, i: &Instruction, n: u32, size: Size) -> Val {
+        if is_mmx(i, n) {
+            return self.mm(register(i, n));
+        }
+        let place = self.memory(i, size, Use::Read);
+        self.load(place, false)
+    }
+
+    /// An instruction of two operands whose words don't mix, the first its destination: in MMX or vector registers.
+    fn by_words(&mut self, i: &Instruction, f: impl Fn(&mut Lifter, Val, Val) -> Val) {
+        if is_mmx(i, 0) {
+            let b = self.mm_operand(i, 1, Size::B8);
+            let a = self.mm(register(i, 0));
+            let r = f(self, a, b);
+            return self.set_mm(register(i, 0), r);
+        }
+        let b = self.vector_operand(i, 1, Alignment::Required);
+        let a = self.vector(number(register(i, 0)));
+        let r = [f(self, a[0], b[0]), f(self, a[1], b[1])];
+        self.set_result(i, r);
+    }
+
+    /// 64 bits of `words` from byte `at` on; what isn't there is zero.
+    fn window(&mut self, words: &[Val], at: usize) -> Val {
+        let (first, shift) = (at / 8, 8 * (at as u64 % 8));
+        let zero = self.constant(0);
+        let word = |n: usize| words.get(n).copied().unwrap_or(zero);
+        if shift == 0 {
+            return word(first);
+        }
+        let below = self.shr(word(first), shift);
+        let above = self.shl(word(first + 1), 64 - shift);
+        self.or(below, above)
+    }
+}
+
+/// What MXCSR was before the floating-point ops of an instruction, if an exception may be unmasked.
+#[must_use]
+struct Guard(Option<Val>);
+
+/// Exceptions.
+impl Lifter {
+    /// Before the first floating-point op, after the last load.
+    fn guard(&mut self) -> Guard {
+        Guard(
+            self.is(Mode::SSE_UNMASKED)
+                .then(|| self.mmx_helper(helper::SSE_BEGIN, [None; 2])),
+        )
+    }
+
+    /// After the last floating-point op, before anything is committed: raises what is unmasked. `results` are those of
+    /// arithmetic, in words, as their exact underflow is an exception too.
+    fn settle(&mut self, Guard(before): Guard, fmt: Fmt, results: &[Val]) {
+        let Some(before) = before else {
+            return;
+        };
+        let function = match fmt {
+            Fmt::F32 => simd::float::DENORMAL_SINGLES,
+            Fmt::F64 => simd::float::DENORMAL_DOUBLE,
+        };
+        let mut tiny = self.constant(0);
+        for &word in results {
+            let v = self.pure(function, [word]);
+            tiny = self.or(tiny, v);
+        }
+        self.mmx_helper(helper::SSE_END, [Some(before), Some(tiny)]);
+    }
+}
