@@ -88,7 +88,8 @@ impl Hart {
         }
     }
 
-    /// Bytes of a register where the highest bit of the mask's byte is set. If none is, nothing is accessed.
+    /// Bytes of a register where the highest bit of the mask's byte is set. If none is, the access faults as it would else,
+    /// which the manual leaves open.
     fn masked_store(&mut self, cx: &mut dyn Context, addr: u64, registers: u64) -> Result<(), Trap> {
         let mmx = registers >> 16 & 1 != 0;
         let words = if mmx { 1 } else { 2 };
@@ -110,9 +111,6 @@ impl Hart {
                     bytes.push((addr.wrapping_add(u64::from(part) * 8 + i as u64), byte));
                 }
             }
-        }
-        if bytes.is_empty() {
-            return Ok(());
         }
         cx.check(self, addr, u64::from(words) * 8, Access::Write)?;
         for (addr, byte) in bytes {

@@ -1,5 +1,6 @@
 //! Random cases: one to six instructions with registers and flags.
 
+use crate::vectors::{self, Image};
 use iced_x86::{
     Code, CpuidFeature, Decoder, DecoderOptions, EncodingKind, FlowControl, Formatter, GasFormatter,
     Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, RflagsBits,
@@ -86,13 +87,15 @@ pub enum Family {
     Integer,
     /// The same in 32-bit code.
     Integer32,
+    /// MMX and SSE.
+    Vector,
 }
 
 impl Family {
     /// Bits of its code.
     pub fn bits(self) -> u32 {
         match self {
-            Family::Integer => 64,
+            Family::Integer | Family::Vector => 64,
             Family::Integer32 => 32,
         }
     }
@@ -231,6 +234,8 @@ pub struct Case {
     pub start: u64,
     pub regs: [u64; 16],
     pub flags: u64,
+    /// Vector registers.
+    pub vectors: Image,
     code: Vec<u8>,
     insns: Vec<Instruction>,
     undefined: u32,
@@ -292,6 +297,10 @@ impl Case {
             undefined: 0,
             branched: false,
         };
+        let vectors = match family {
+            Family::Vector => Image::random(&mut maker.random, true),
+            Family::Integer | Family::Integer32 => Image::fresh(),
+        };
         let (mut code, mut insns, mut jumps) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..wanted {
             let (bytes, insn) = maker.instruction(start + code.len() as u64)?;
@@ -323,6 +332,7 @@ impl Case {
             start,
             regs: maker.regs,
             flags,
+            vectors,
             code,
             insns,
             undefined: maker.undefined,
@@ -348,6 +358,9 @@ impl Case {
             text += &format!("  r{n}={v:#x}");
         }
         let mut formatter = GasFormatter::new();
+        if self.vectors != Image::fresh() {
+            text += &format!("{:?}", self.vectors);
+        }
         for i in &self.insns {
             let at = (i.ip() - self.start) as usize;
             text += &format!("\n  {:x}: {:02x?} ", i.ip(), &self.code[at..at + i.len()]);
@@ -421,7 +434,29 @@ impl Maker {
         None
     }
 
+    fn vector_bytes(&mut self) -> Vec<u8> {
+        let r = &mut self.random;
+        let mut bytes = Vec::new();
+        for (prefix, rarity) in [(0x67, 30), (0x2e, 100)] {
+            if r.one_in(rarity) {
+                bytes.push(prefix);
+            }
+        }
+        bytes.extend([&[][..], &[0x66], &[0xf3], &[0xf2]][r.below(4) as usize]);
+        if r.one_in(2) {
+            bytes.push(0x40 | r.next() as u8 & 15);
+        }
+        bytes.extend([&[0x0f][..], &[0x0f], &[0x0f], &[0x0f, 0x38], &[0x0f, 0x3a]][r.below(5) as usize]);
+        while bytes.len() < 20 {
+            bytes.push(r.next() as u8);
+        }
+        bytes
+    }
+
     fn bytes(&mut self) -> Vec<u8> {
+        if self.family == Family::Vector {
+            return self.vector_bytes();
+        }
         let r = &mut self.random;
         let mut bytes = Vec::new();
         for (prefix, rarity) in [
@@ -466,12 +501,16 @@ impl Maker {
     fn wanted(&self, i: &Instruction) -> bool {
         match self.family {
             Family::Integer | Family::Integer32 => integer(i),
+            Family::Vector => vectors::wanted(i),
         }
     }
 
     /// Where a memory operand is going to be.
     fn target(&mut self, i: &Instruction) -> u64 {
-        let aligned = i.mnemonic() == Mnemonic::Cmpxchg16b;
+        let aligned = match self.family {
+            Family::Vector => !self.random.one_in(4),
+            Family::Integer | Family::Integer32 => i.mnemonic() == Mnemonic::Cmpxchg16b,
+        };
         self.random.address() & if aligned { !15 } else { u64::MAX }
     }
 
@@ -561,6 +600,16 @@ impl Maker {
             self.regs[n] = self.random.below(4096).wrapping_sub(2048);
             if i.op1_register().size() < 8 {
                 self.regs[n] ^= self.random.next() << (8 * i.op1_register().size());
+            }
+        }
+        // Lengths of strings.
+        if matches!(
+            i.mnemonic(),
+            Mnemonic::Pcmpestri | Mnemonic::Pcmpestrm | Mnemonic::Pcmpestri64 | Mnemonic::Pcmpestrm64
+        ) && (self.written | self.pinned) & 5 == 0
+        {
+            for n in [0, 2] {
+                self.regs[n] = self.random.below(40).wrapping_sub(20);
             }
         }
         // A dividend that is likely to fit.

@@ -4,6 +4,7 @@
 //!   cases.rs    random instructions, registers, flags
 //!   world.rs    runs them by lifter and IR interpreter; whoever would fault or leave the scratch memory is dropped
 //!   native.rs   runs them here, at the same addresses
+//!   vectors.rs  vector registers, and which instructions are on them
 //! ```
 //!
 //! Registers, flags and memory are compared; of the flags, those that the manual leaves undefined (as the decoder
@@ -17,6 +18,7 @@
 
 mod cases;
 mod native;
+mod vectors;
 mod world;
 
 use cases::{Case, Family, Random};
@@ -95,6 +97,9 @@ fn compare(family: Family, cases: u64) -> BTreeMap<String, u64> {
                 emulated.flags, real.flags
             );
         }
+        if emulated.vectors != real.vectors {
+            wrong += &format!("vectors {:?}\nhere {:?}\n", emulated.vectors, real.vectors);
+        }
         if world.memory != *native.data() {
             let at = (0..memory.len())
                 .find(|&at| world.memory[at] != native.data()[at])
@@ -129,6 +134,13 @@ fn integer_instructions() {
 #[test]
 fn integer_instructions_of_32_bit_code() {
     all_came_up(&compare(Family::Integer32, 30_000), cases::INTEGER32_MNEMONICS);
+}
+
+#[test]
+fn vector_instructions() {
+    let names = vectors::mnemonics();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    all_came_up(&compare(Family::Vector, 60_000), &names);
 }
 
 /// A generator that forgets a form would go unseen.

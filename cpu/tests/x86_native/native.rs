@@ -1,6 +1,7 @@
 //! This machine's processor: a page for code, scratch memory and the registers at fixed addresses.
 
 use crate::cases::{CODE, Case, DATA, DATA_LEN};
+use crate::vectors::{self, Image};
 use std::arch::global_asm;
 
 /// Where the registers are kept for the time of a run.
@@ -20,7 +21,9 @@ struct Context {
     exit: u64,
     /// Where to and into which code segment.
     entry: [u32; 2],
-    _3: [u64; 60],
+    /// This program's MXCSR.
+    mxcsr: u32,
+    _3: [u32; 119],
     fx_in: [u8; 512],
     fx_out: [u8; 512],
 }
@@ -84,6 +87,7 @@ global_asm!(
     "cld",
     "fxsave64 [0x30000600]",
     "fninit",
+    "ldmxcsr [0x30000220]",
     "pop r15",
     "pop r14",
     "pop r13",
@@ -105,6 +109,7 @@ unsafe extern "C" {
 pub struct State {
     pub regs: [u64; 16],
     pub flags: u64,
+    pub vectors: Image,
 }
 
 /// The mapped pages.
@@ -137,10 +142,8 @@ impl Native {
                 context: &mut *context.cast(),
             }
         };
+        native.context.mxcsr = vectors::MASKS;
         native.context.exit = tickback_native_exit as *const () as u64;
-        let fx = &mut native.context.fx_in;
-        fx[..2].copy_from_slice(&0x37fu16.to_le_bytes());
-        fx[24..28].copy_from_slice(&0x1f80u32.to_le_bytes());
         native
     }
 
@@ -162,6 +165,7 @@ impl Native {
         let cx = &mut *self.context;
         cx.regs_in = case.regs;
         cx.flags_in = case.flags;
+        cx.fx_in[..vectors::LEN].copy_from_slice(&case.vectors.0);
         cx.code = if case.bits == 64 {
             case.start
         } else {
@@ -176,6 +180,7 @@ impl Native {
         State {
             regs: cx.regs_out,
             flags: cx.flags_out,
+            vectors: Image::of(&cx.fx_out),
         }
     }
 }

@@ -2,10 +2,12 @@
 
 use crate::cases::{CODE, Case, DATA, DATA_LEN};
 use crate::native::State;
+use crate::vectors::Image;
 use cpu::interp::{self, Scratch};
 use cpu::ir::{Rmw, Size};
 use cpu::x86_64::flags::{self, ARITHMETIC, Kind};
 use cpu::x86_64::hart::{Hart, HartConfig, LAYOUT, Start};
+use cpu::x86_64::helper::{self, Form};
 use cpu::x86_64::slots::{CC_OP, CC_SRC, EFLAGS, PAGE, PC, gpr};
 use cpu::{Access, Context, Cpu, Env, Exit, Here, Lifted, Outcome, RegFile, Trap};
 
@@ -66,12 +68,16 @@ impl World {
                 gdt: (0, 0),
             }
         });
-        World {
+        let mut world = World {
             hart: Some(hart),
             memory: vec![0; DATA_LEN],
             scratch: Scratch::default(),
             faulted: false,
-        }
+        };
+        // CR4.OSFXSR and OSXMMEXCPT.
+        let cr4 = world.ask(helper::READ_CR, [4, 0], &mut Vec::new());
+        world.ask(helper::WRITE_CR, [4, cr4 | 0x600], &mut Vec::new());
+        world
     }
 
     fn hart(&mut self) -> &mut Hart {
@@ -117,6 +123,7 @@ impl World {
         regs[CC_SRC] = case.flags & ARITHMETIC;
         regs[EFLAGS] = case.flags & !ARITHMETIC;
         regs[PC] = case.start;
+        self.set_vectors(&case.vectors);
         self.faulted = false;
         let mut budget = BUDGET;
         loop {
@@ -153,6 +160,7 @@ impl World {
                 return None;
             }
         }
+        let vectors = self.vectors();
         let r = self.hart().regs();
         let mut regs = [0; 16];
         for (n, v) in regs.iter_mut().enumerate() {
@@ -162,7 +170,28 @@ impl World {
         Some(State {
             regs,
             flags: r[EFLAGS] | six,
+            vectors,
         })
+    }
+
+    /// Calls a helper that can't fail, with a memory of its own.
+    fn ask(&mut self, helper: u16, args: [u64; 2], memory: &mut Vec<u8>) -> u64 {
+        let form = Form::new(4, 2, 1);
+        let hart = self.hart();
+        hart.call(&mut Ram(memory), helper, [args[0], args[1], form.0], 0)
+            .unwrap()
+    }
+
+    fn set_vectors(&mut self, image: &Image) {
+        let mut memory = image.0.to_vec();
+        memory.resize(512, 0);
+        self.ask(helper::FXRSTOR, [DATA, 0], &mut memory);
+    }
+
+    fn vectors(&mut self) -> Image {
+        let mut memory = vec![0; 512];
+        self.ask(helper::FXSAVE, [DATA, 0], &mut memory);
+        Image::of(&memory)
     }
 
     /// The IR of a case, for messages.
