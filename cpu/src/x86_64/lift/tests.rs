@@ -1,5 +1,7 @@
 //! Every block that can be made keeps the rules of IR, whatever the bytes and the mode.
 
+mod modes;
+
 use super::*;
 use crate::x86_64::mode::Mode;
 use crate::x86_64::trap;
