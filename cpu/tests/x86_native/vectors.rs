@@ -161,13 +161,15 @@ const APPROXIMATE: [Mnemonic; 4] = [
 
 /// Whether it is an instruction of this family that can be compared.
 pub fn wanted(i: &Instruction) -> bool {
+    use Mnemonic::*;
     let vector = |r: Register| r.is_xmm() || r.is_mm();
     let far = [i.memory_segment(), i.segment_prefix()]
         .iter()
         .any(|s| matches!(s, Register::FS | Register::GS));
     i.code().encoding() == EncodingKind::Legacy
         && ours(i.cpuid_features())
-        && ((0..i.op_count()).any(|n| vector(i.op_register(n))) || i.mnemonic() == Mnemonic::Emms)
+        && ((0..i.op_count()).any(|n| vector(i.op_register(n)))
+            || matches!(i.mnemonic(), Emms | Cvtss2si | Cvtsd2si | Cvttss2si | Cvttsd2si))
         && !APPROXIMATE.contains(&i.mnemonic())
         && !far
 }

@@ -98,6 +98,12 @@ pub(super) fn lift(l: &mut Lifter, i: &Instruction) -> bool {
     true
 }
 
+/// Whether the result goes to a general register.
+pub(super) fn is_to_general(mnemonic: Mnemonic) -> bool {
+    use Mnemonic as M;
+    matches!(mnemonic, M::Cvtss2si | M::Cvtsd2si | M::Cvttss2si | M::Cvttsd2si)
+}
+
 /// The x87's registers become MMX registers if the operand is one.
 fn enter(l: &mut Lifter, i: &Instruction, n: u32) {
     if is_mmx(i, n) {

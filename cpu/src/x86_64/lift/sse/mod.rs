@@ -51,7 +51,8 @@ pub(super) fn lift(l: &mut Lifter, i: &Instruction) -> bool {
     }
     let uses = |is: fn(Register) -> bool| (0..i.op_count()).any(|n| is(register(i, n)));
     let mmx = uses(Register::is_mm) || i.mnemonic() == Mnemonic::Emms;
-    let sse = uses(Register::is_xmm);
+    // From memory to a general register.
+    let sse = uses(Register::is_xmm) || convert::is_to_general(i.mnemonic());
     if !mmx && !sse {
         return false;
     }
