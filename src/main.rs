@@ -21,6 +21,7 @@ mod run;
 mod screen;
 mod session;
 mod snapshots;
+mod symbols;
 mod values;
 
 use std::process::ExitCode;
@@ -67,6 +68,7 @@ enum Command {
     Log(log::Arguments),
     Snapshots(snapshots::Arguments),
     Screen(screen::Arguments),
+    Symbols(symbols::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
         Command::Log(arguments) => log::run(&arguments),
         Command::Snapshots(arguments) => snapshots::run(&arguments),
         Command::Screen(arguments) => screen::run(&arguments),
+        Command::Symbols(arguments) => symbols::run(&arguments),
     };
     match result {
         Ok(outcome) => outcome.code(),

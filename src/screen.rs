@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
-use machine::icount::Icount;
 use machine::{History, Timeline, TimelineOptions};
 
 use crate::engine::EngineArgument;
-use crate::outcome::{Outcome, Usage};
+use crate::listing::Listing;
+use crate::outcome::Outcome;
 use crate::session::say;
-use crate::values;
+use crate::values::{self, Place};
 
 /// Show the text that a recorded machine's display showed
 #[derive(clap::Args, Debug)]
@@ -17,38 +17,18 @@ pub struct Arguments {
     /// The recording's folder
     #[arg(value_name = "RECORDING")]
     recording: PathBuf,
-    /// When: an icount, or `end`
-    #[arg(long, default_value = "end", value_name = "N|end", value_parser = position)]
-    at: Position,
+    /// When: an icount, a part of the recording (50%), or `end`
+    #[arg(long, default_value = "end", value_name = "N|P%|end", value_parser = values::place)]
+    at: Place,
     /// What executes the guest's instructions
     #[arg(long, value_enum, default_value_t = EngineArgument::Jit)]
     engine: EngineArgument,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Position {
-    At(u64),
-    End,
-}
-
-fn position(text: &str) -> Result<Position, String> {
-    match text {
-        "end" => Ok(Position::End),
-        _ => values::number(text).map(Position::At),
-    }
-}
-
 pub fn run(arguments: &Arguments) -> Result<Outcome> {
     let mut history = History::open(&arguments.recording, arguments.engine.engine())?;
     let end = history.log()?.end().0;
-    let at = match arguments.at {
-        Position::End => end,
-        Position::At(at) => Icount(at),
-    };
-    if at > end {
-        let what = format!("--at {at}: the recording ends at {end}");
-        return Err(Usage(what).into());
-    }
+    let at = arguments.at.in_recording(end)?;
     let mut timeline = Timeline::new(history, TimelineOptions::default());
     timeline.seek(at)?;
     let machine = timeline.machine().machine();
@@ -65,12 +45,11 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     if screen.blank {
         say("the display is switched off");
     }
-    let mut out = String::new();
+    let mut listing = Listing::new();
     for row in screen.rows() {
-        out.push_str(&row);
-        out.push('\n');
+        listing.line(&row)?;
     }
-    print!("{out}");
+    listing.end()?;
     if let Some((column, row)) = screen.cursor {
         say(&format!(
             "the cursor is in column {column} of row {row}, counted from 0"

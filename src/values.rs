@@ -3,8 +3,10 @@
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
-use icount::VirtualTime;
+use icount::{Icount, VirtualTime};
 use machine::config::OnShutdown;
+
+use crate::outcome::Usage;
 
 /// Whole number, decimal or `0x` hexadecimal; also `1_000_000` and `1e9`.
 pub fn number(text: &str) -> Result<u64, String> {
@@ -141,6 +143,44 @@ pub fn stop_after(text: &str) -> Result<StopAfter, String> {
     let time = decimal(text.trim_end_matches(unit), exponent);
     let time = time.ok_or_else(|| format!("'{text}' is no time; write 5s, 1.5s, 200ms, 10us or 500ns"))?;
     Ok(StopAfter::Time(VirtualTime(time)))
+}
+
+/// A position in a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// After so many steps.
+    At(u64),
+    /// So many hundredths of the recording.
+    Percent(u64),
+    /// Its end.
+    End,
+}
+
+impl Place {
+    /// The place in a recording that ends at `end`.
+    pub fn in_recording(self, end: Icount) -> Result<Icount, Usage> {
+        match self {
+            Self::At(at) if at > end.0 => Err(Usage(format!("--at {at}: the recording ends at {end}"))),
+            Self::At(at) => Ok(Icount(at)),
+            Self::Percent(percent) => {
+                let at = u128::from(end.0) * u128::from(percent) / 100;
+                Ok(u64::try_from(at).map_or(end, Icount))
+            }
+            Self::End => Ok(end),
+        }
+    }
+}
+
+/// An icount, `50%`, or `end`.
+pub fn place(text: &str) -> Result<Place, String> {
+    match text.strip_suffix('%') {
+        Some(digits) => match digits.parse() {
+            Ok(percent @ 0..=100) => Ok(Place::Percent(percent)),
+            _ => Err(format!("'{text}' is no part of a recording; write 0% to 100%")),
+        },
+        None if text == "end" => Ok(Place::End),
+        None => number(text).map(Place::At),
+    }
 }
 
 /// A drive of the guest.
@@ -322,6 +362,26 @@ mod tests {
         }
         for bad in ["", "s", "5 s", "1.5ns", "-5s", "5m", "ss"] {
             assert!(stop_after(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn places() {
+        let end = Icount(1001);
+        let good = [("end", 1001), ("1e3", 1000), ("0", 0), ("1001", 1001)];
+        let parts = [("0%", 0), ("50%", 500), ("100%", 1001)];
+        for (text, at) in good.into_iter().chain(parts) {
+            assert_eq!(
+                place(text).unwrap().in_recording(end).unwrap(),
+                Icount(at),
+                "{text}"
+            );
+        }
+        let far = Place::Percent(50).in_recording(Icount(u64::MAX)).unwrap();
+        assert_eq!(far, Icount(u64::MAX / 2));
+        assert!(place("1002").unwrap().in_recording(end).is_err());
+        for bad in ["", "%", "101%", "-1%", "5.5%", "half", "+5%x"] {
+            assert!(place(bad).is_err(), "{bad}");
         }
     }
 

@@ -7,6 +7,7 @@
 //!   state.rs     save, restore, roots       stops.rs     breakpoints, watchpoints
 //!   board.rs     riscv-virt                 engine.rs    JIT or interpreter
 //!   check.rs     two machines on one door   diff.rs      where two recordings part
+//!   symbols/    symbols of the kernel that runs
 //! ```
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -35,6 +36,7 @@ mod schedule;
 mod screen;
 mod state;
 pub mod stops;
+pub mod symbols;
 mod system;
 mod tables;
 mod verify;
@@ -52,6 +54,7 @@ pub use schedule::{DEFAULT_SLICE, LEAST_SLICE, Schedule};
 pub use screen::Screen;
 pub use state::Snapshot;
 pub use stops::{Stop, Stops};
+pub use symbols::KernelSymbols;
 pub use verify::Verified;
 
 pub use snapshot::{Backward, Forward, Landed, Progress, Timeline, TimelineError, TimelineOptions};

@@ -112,6 +112,11 @@ impl Ram {
         self.len / PAGE
     }
 
+    /// Its regions: address of the first byte and length.
+    pub fn stretches(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.placed.iter().map(|region| (region.base, region.len))
+    }
+
     /// The page that holds physical address `addr`, if that is RAM.
     pub fn page_of(&self, addr: u64) -> Option<u64> {
         self.offset_of(addr, 1).map(|offset| offset / PAGE)

@@ -256,3 +256,25 @@ fn the_demo_finds_the_culprit() {
         .exits(1)
         .says(&["d.tick exists"]);
 }
+
+#[test]
+fn symbols_of_a_guest_without_a_kernel_are_a_failure_that_says_when() {
+    let place = Place::new();
+    place.demo("a.tick");
+    let none = place
+        .run(&["symbols", "a.tick", "-o", "kernel.elf", "--at", "50%"])
+        .exits(1);
+    let why = "tickback: no kallsyms found at icount ";
+    assert!(none.err.starts_with(why), "{}", none.err);
+    assert!(
+        none.err.contains("is a Linux kernel running then?"),
+        "{}",
+        none.err
+    );
+    assert!(!place.path("kernel.elf").exists());
+    for bad in ["101%", "half", "1e18"] {
+        place
+            .run(&["symbols", "a.tick", "-o", "kernel.elf", "--at", bad])
+            .exits(2);
+    }
+}

@@ -19,20 +19,25 @@ pub fn folder() -> PathBuf {
 
 /// The folder, if it has what a boot needs. A test that gets `None` has said why, and passes.
 #[must_use]
-#[allow(clippy::print_stderr)]
 pub fn images(test: &str) -> Option<PathBuf> {
     let dir = folder();
     if dir.join("vmlinux").is_file() && dir.join("initramfs.cpio.gz").is_file() {
         return Some(dir);
     }
     let why = format!("{test}: no images in {} (tests/images.sh riscv64)", dir.display());
+    skipped(&why);
+    None
+}
+
+/// Says that a test was skipped, and why, here and where skipped tests are listed.
+#[allow(clippy::print_stderr)]
+pub fn skipped(why: &str) {
     eprintln!("skipped {why}");
     if let Some(list) = std::env::var_os("TICKBACK_SKIPS") {
         let file = std::fs::OpenOptions::new().append(true).create(true).open(list);
         // What can't be listed was said above.
         let _ = file.and_then(|mut file| writeln!(file, "{why}"));
     }
-    None
 }
 
 /// What a user does in the shell: some commands with output, files and processes, then power-off.

@@ -22,6 +22,7 @@ use crate::memory::{Guards, Memory};
 use crate::ram::{PAGE, Ram, Region, address_of};
 use crate::schedule::Schedule;
 use crate::stops::Watching;
+use crate::symbols::ElfMachine;
 use crate::system::{Mapped, System};
 use crate::wiring::{Window, Wiring};
 
@@ -111,6 +112,25 @@ pub(crate) fn named(name: &str) -> Result<Board, MachineError> {
 /// There is no such board.
 pub fn most_drives(board: &str) -> Result<usize, MachineError> {
     Ok(named(board)?.drives)
+}
+
+/// How an ELF file says that it is for the processors of a board.
+///
+/// # Errors
+/// There is no such board.
+pub fn elf_machine(board: &str) -> Result<ElfMachine, MachineError> {
+    Ok(match named(board)?.name {
+        // EM_RISCV; compressed instructions, and the soft-float ABI, as kernels have it.
+        "riscv-virt" => ElfMachine {
+            machine: 243,
+            flags: 1,
+        },
+        // EM_X86_64.
+        _ => ElfMachine {
+            machine: 62,
+            flags: 0,
+        },
+    })
 }
 
 /// Physical address of the first byte of a page of memory.

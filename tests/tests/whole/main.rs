@@ -7,3 +7,4 @@ mod architecture;
 mod debian;
 mod determinism;
 mod killed;
+mod symbols;

@@ -1,0 +1,129 @@
+//! The symbols that are found in Debian's kernel, against what the kernel itself says in `/proc/kallsyms`, against
+//! `System.map`, and by gdb.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use icount::{Body, Effect, End, Icount, LogReader};
+use machine::history::events_path;
+use machine::{History, KernelSymbols, Timeline, TimelineOptions, board};
+use tests::debian::{boot, images};
+use tests::recorded::record;
+use tests::ways::With;
+
+/// The kernel's own list, modules and programs for BPF left out.
+const SCRIPT: &str = "wait tickback: shell ready
+wait # 
+send grep -v ] /proc/kallsyms | busybox sha256sum\\n
+wait # 
+send poweroff -f\\n
+";
+
+/// What `sha256sum` says of a file.
+fn sha256(file: &Path) -> String {
+    let output = Command::new("sha256sum").arg(file).output().unwrap();
+    let sum = String::from_utf8(output.stdout).unwrap();
+    sum.split(' ').next().unwrap().into()
+}
+
+#[test]
+fn a_kernels_symbols_are_those_that_it_says_it_has() {
+    let test = "a_kernels_symbols_are_those_that_it_says_it_has";
+    let Some(images) = images(test) else {
+        return;
+    };
+    let subject = boot(&images, "symbols", 1, "", SCRIPT).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("symbols.tick");
+    let (finished, end, _) = record(&subject, &dir, With::Jit, 28, &[], 20_000_000_000).unwrap();
+    assert_eq!(end, End::PowerOff(0));
+    let log = LogReader::open(&events_path(&dir)).unwrap();
+    let console = log.events_from(Icount(0)).unwrap();
+    let console: Vec<u8> = console
+        .filter_map(|event| match event.unwrap().body {
+            Body::Effect(Effect::ConsoleOut { byte, .. }) => Some(byte),
+            _ => None,
+        })
+        .collect();
+    let console = String::from_utf8_lossy(&console);
+
+    let history = History::open(&dir, With::Jit.engine().unwrap()).unwrap();
+    let mut timeline = Timeline::new(history, TimelineOptions::default());
+    let mut at = |place: Icount| -> Option<KernelSymbols> {
+        timeline.seek(place).unwrap();
+        timeline.machine_mut().machine_mut().kernel_symbols()
+    };
+    let found = at(finished.at).unwrap();
+    let listed = found.symbols.iter().fold(String::new(), |mut text, symbol| {
+        let _ = writeln!(
+            text,
+            "{:016x} {} {}",
+            symbol.address,
+            symbol.kind.letter(),
+            symbol.name
+        );
+        text
+    });
+    let list = folder.path().join("kallsyms");
+    std::fs::write(&list, &listed).unwrap();
+    let sum = sha256(&list);
+    assert!(console.contains(&sum), "{sum} is not in:\n{console}");
+    let banner = found.banner.clone().unwrap();
+    assert!(found.mapped && console.contains(&banner), "{banner}");
+
+    // The same at other moments; at power-on the image is there, but no page tables are.
+    for part in [1, 3, 5, 7, 9] {
+        assert!(
+            at(Icount(finished.at.0 / 10 * part)).unwrap() == found,
+            "{part} tenths"
+        );
+    }
+    let first = at(Icount(0)).unwrap();
+    assert!(!first.mapped && first.symbols == found.symbols);
+
+    if let Ok(map) = std::fs::read_to_string(images.join("System.map"))
+        && map.lines().count() > 1000
+    {
+        let mut theirs: Vec<&str> = map.lines().filter(|line| !line.contains(" A ")).collect();
+        let mut ours: Vec<&str> = listed.lines().filter(|line| !line.contains(" A ")).collect();
+        theirs.sort_unstable();
+        ours.sort_unstable();
+        assert!(theirs == ours);
+    }
+
+    let elf = board::elf_machine(&subject.config.board).unwrap();
+    let file = folder.path().join("kernel.elf");
+    std::fs::write(&file, found.to_elf(elf)).unwrap();
+    let banner = found.named("linux_banner").unwrap().address;
+    let start = found.named("start_kernel").unwrap().address;
+    let gdb = Command::new("gdb-multiarch")
+        .args(["-nx", "-batch", "-ex", "print/x &linux_banner"])
+        .args(["-ex", "info line start_kernel", "-ex"])
+        .arg(format!("info symbol {:#x}", start + 4))
+        .args(["-ex", &format!("info symbol {:#x}", banner + 8)])
+        .arg(&file)
+        .output();
+    match gdb {
+        Err(_) => tests::debian::skipped(&format!("{test}: gdb-multiarch is not installed")),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stdout);
+            for expected in [
+                format!("= {banner:#x}"),
+                format!("{start:#x}"),
+                "start_kernel + 4 in section .text".into(),
+                "linux_banner + 8 in section .".into(),
+            ] {
+                assert!(said.contains(&expected), "{expected} is not in:\n{said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_guest_that_is_no_linux_has_no_symbols() {
+    let subject = tests::subject::embedded().swap_remove(0);
+    let mut run = tests::ways::Run::live(&subject, With::Jit).unwrap();
+    run.finish(Icount(10_000_000)).unwrap();
+    assert_eq!(run.machine().kernel_symbols(), None);
+}
