@@ -153,6 +153,8 @@ impl Hart {
 
             helper::STRING => strings::string(self, cx, args, pc),
 
+            helper::X87 => self.x87_instruction(cx, a, b, form, pc),
+            helper::WAIT => self.wait(),
             helper::SSE.. => self.sse(cx, number, args),
 
             // The lifter's table and this one are one program; a number that isn't here is an instruction that isn't.

@@ -100,7 +100,8 @@ impl Hart {
         Ok(image)
     }
 
-    fn area(&self, addr: u64, offset: u64) -> u64 {
+    /// Linear address of byte `offset` of an operand at `addr`.
+    pub(super) fn area(&self, addr: u64, offset: u64) -> u64 {
         let at = addr.wrapping_add(offset);
         if self.code64() { at } else { at & 0xffff_ffff }
     }

@@ -452,7 +452,6 @@ impl Hart {
         mode.set(Mode::TSD, core.cr4 & CR4_TSD != 0);
         mode.set(Mode::FSGSBASE, core.cr4 & CR4_FSGSBASE != 0);
         mode.set(Mode::OSXSAVE, core.cr4 & CR4_OSXSAVE != 0);
-        mode.set(Mode::X87_PENDING, self.x87.pending());
         self.mode = mode;
     }
 
@@ -589,11 +588,9 @@ impl Cpu for Hart {
     fn call(&mut self, cx: &mut dyn Context, helper: u16, args: [u64; 3], pc: u64) -> Result<u64, Trap> {
         let result = self.help(cx, helper, args, pc);
         self.view = View::Current;
+        // Strings and arithmetic change nothing that a mode depends on.
         if helper < super::helper::STRING {
             self.remode();
-        } else {
-            // Arithmetic changes nothing else that a mode depends on.
-            self.mode.set(Mode::X87_PENDING, self.x87.pending());
         }
         result
     }

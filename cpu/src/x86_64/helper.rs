@@ -198,11 +198,20 @@ pub const STMXCSR: u16 = 69;
 /// A string instruction, see [`super::strings`]. Sets pc.
 pub const STRING: u16 = 72;
 
-/// First helper of x87 (64 numbers).
+/// An x87 instruction: `args[0]` = the low three bits of the first opcode byte and the second byte (in 11 bits),
+/// [`X87_MEMORY`], and the operand's segment register from bit [`X87_SEGMENT`] on; `args[1]` = linear address of the
+/// memory operand; operand size of form: that of an environment. #MF. Yields what `fnstsw ax` puts into AX, and
+/// else the arithmetic flags, which only `fcomi` and its kin change. These helpers change no slot.
 pub const X87: u16 = 128;
+/// Bit of [`X87`]'s `args[0]`: there is a memory operand.
+pub const X87_MEMORY: u64 = 1 << 11;
+/// Shift of the segment register in [`X87`]'s `args[0]`.
+pub const X87_SEGMENT: u32 = 12;
+/// `wait`. #MF.
+pub const WAIT: u16 = 129;
 /// First helper of MMX and SSE (64 numbers).
 pub const SSE: u16 = 192;
-/// Before an MMX instruction in the modes NO_X87 and X87_PENDING: #UD, #NM or #MF.
+/// Before an MMX instruction: #UD, #NM or #MF.
 pub const MMX_CHECK: u16 = SSE;
 /// Yields MMn: `args[0]` = n.
 pub const MMX_READ: u16 = SSE + 1;

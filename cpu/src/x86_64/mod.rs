@@ -19,6 +19,7 @@ pub mod debug;
 pub mod disasm;
 mod far;
 pub mod flags;
+mod fpu;
 mod fxstate;
 mod gates;
 pub mod hart;

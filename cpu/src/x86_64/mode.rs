@@ -64,8 +64,6 @@ bitflags! {
         const FSGSBASE = 1 << 25;
         /// CR4.OSXSAVE.
         const OSXSAVE = 1 << 26;
-        /// x87 unmasked exception is pending: the next waiting x87 instruction raises #MF.
-        const X87_PENDING = 1 << 27;
     }
 }
 

@@ -19,12 +19,16 @@ pub(crate) struct Lifter {
     mode: Mode,
     insns: Vec<Insn>,
     ops: Vec<Op>,
+    /// The instruction's bytes, as far as `len` says.
+    bytes: [u8; 15],
     /// The value that each slot holds, where that is known.
     held: [Option<Val>; SLOTS],
     /// Constants made so far.
     constants: Vec<(u64, Val)>,
     /// What made the flags, where that is known.
     pub(super) cc: Option<Cc>,
+    /// No x87 exception can be pending here: it was looked for.
+    pub(super) none_pending: bool,
     terminal: Option<Terminal>,
 }
 
@@ -35,9 +39,11 @@ impl Lifter {
             mode,
             insns: Vec::with_capacity(16),
             ops: Vec::with_capacity(96),
+            bytes: [0; 15],
             held: [None; SLOTS],
             constants: Vec::with_capacity(16),
             cc: None,
+            none_pending: false,
             terminal: None,
         }
     }
@@ -77,7 +83,10 @@ impl Lifter {
     }
 
     /// Begins an instruction.
-    pub fn begin(&mut self, offset: u16, len: u8) {
+    pub fn begin(&mut self, offset: u16, len: u8, bytes: &[u8]) {
+        for (to, from) in self.bytes.iter_mut().zip(bytes) {
+            *to = *from;
+        }
         self.insns.push(Insn {
             offset,
             len,
@@ -93,6 +102,11 @@ impl Lifter {
     /// Bytes of the instruction.
     pub fn len(&self) -> u8 {
         self.insns.last().map_or(0, |insn| insn.len)
+    }
+
+    /// The instruction's bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len())).unwrap_or_default()
     }
 
     /// Offset of the following instruction from the page.

@@ -36,6 +36,7 @@ mod sse;
 mod stack;
 mod strings;
 mod system;
+mod x87;
 
 pub(crate) use builder::Lifter;
 pub(super) use builder::log2;
@@ -74,6 +75,7 @@ const FAMILIES: &[fn(&mut Lifter, &Instruction) -> bool] = &[
     sse::lift,
     muldiv::lift,
     strings::lift,
+    x87::lift,
     system::lift,
 ];
 
@@ -102,7 +104,8 @@ pub fn lift(mode: u64, offset: u16, page: &[u8; PAGE_SIZE], next: Option<&[u8; P
             };
             return straddler(l, at, page, next);
         }
-        let terminal = instruction(&mut l, at, decoder.last_error(), &i);
+        let bytes = page.get(at..at + i.len()).unwrap_or_default();
+        let terminal = instruction(&mut l, at, bytes, decoder.last_error(), &i);
         at += i.len();
         if let Some(terminal) = terminal {
             return block(l, terminal, false);
@@ -123,7 +126,8 @@ fn straddler(mut l: Lifter, at: usize, page: &[u8; PAGE_SIZE], next: &[u8; PAGE_
     bytes[here.len()..len].copy_from_slice(&next[..MAX_LENGTH]);
     let mut decoder = Decoder::with_ip(l.mode().code_bits(), &bytes[..len], at as u64, OPTIONS);
     let i = decoder.decode();
-    let terminal = instruction(&mut l, at, decoder.last_error(), &i);
+    let code = bytes.get(..i.len()).unwrap_or_default();
+    let terminal = instruction(&mut l, at, code, decoder.last_error(), &i);
     let end = at + i.len();
     let terminal = terminal.unwrap_or_else(|| l.fall_through(end as i32));
     block(l, terminal, true)
@@ -140,8 +144,14 @@ fn block(l: Lifter, terminal: Terminal, straddles: bool) -> Lifted {
 }
 
 /// Lifts one instruction; yields the terminal if it ends the block.
-fn instruction(l: &mut Lifter, at: usize, error: DecoderError, i: &Instruction) -> Option<Terminal> {
-    l.begin(at as u16, i.len().max(1) as u8);
+fn instruction(
+    l: &mut Lifter,
+    at: usize,
+    bytes: &[u8],
+    error: DecoderError,
+    i: &Instruction,
+) -> Option<Terminal> {
+    l.begin(at as u16, i.len().max(1) as u8, bytes);
     l.check_fetch();
     if l.is(Mode::CODE_BREAKPOINTS) {
         let form = l.form(Size::B4, 0);

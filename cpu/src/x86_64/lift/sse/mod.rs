@@ -63,7 +63,7 @@ pub(super) fn lift(l: &mut Lifter, i: &Instruction) -> bool {
         l.raise(trap::cause(trap::NM));
         return true;
     }
-    if mmx && l.mode().intersects(Mode::NO_X87 | Mode::X87_PENDING) {
+    if mmx && !std::mem::replace(&mut l.none_pending, true) {
         l.mmx_helper(helper::MMX_CHECK, [None; 2]);
         if l.is(Mode::NO_X87) {
             // Not reached: the helper has raised #UD or #NM.
