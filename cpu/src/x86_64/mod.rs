@@ -6,7 +6,7 @@
 //!   helper.rs   what lifted code calls: segments, gates, MSRs, x87, ...
 //!   hart.rs     the processor: registers, pins, boundaries; mmu, segments, gates, far, syscall, control, msr, cpuid, ...
 //!   simd/       what packed instructions compute, as functions of 64-bit words
-//!   x87/        the x87 and MMX registers, and every x87 instruction as a function of them
+//!   x87/        the x87 and MMX registers, and every x87 instruction as a function of them; fpu.rs has their operands
 //! ```
 //!
 //! Source: Intel 64 and IA-32 Architectures Software Developer's Manual (SDM), volumes 1 to 3.

@@ -1,6 +1,7 @@
 //! Random cases: one to six instructions with registers and flags.
 
 use crate::vectors::{self, Image};
+use crate::x87;
 use iced_x86::{
     Code, CpuidFeature, Decoder, DecoderOptions, EncodingKind, FlowControl, Formatter, GasFormatter,
     Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, RflagsBits,
@@ -89,13 +90,15 @@ pub enum Family {
     Integer32,
     /// MMX and SSE.
     Vector,
+    /// x87.
+    X87,
 }
 
 impl Family {
     /// Bits of its code.
     pub fn bits(self) -> u32 {
         match self {
-            Family::Integer | Family::Vector => 64,
+            Family::Integer | Family::Vector | Family::X87 => 64,
             Family::Integer32 => 32,
         }
     }
@@ -299,6 +302,7 @@ impl Case {
         };
         let vectors = match family {
             Family::Vector => Image::random(&mut maker.random, true),
+            Family::X87 => x87::image(&mut maker.random),
             Family::Integer | Family::Integer32 => Image::fresh(),
         };
         let (mut code, mut insns, mut jumps) = (Vec::new(), Vec::new(), Vec::new());
@@ -325,7 +329,10 @@ impl Case {
         }
         // Decoded anew, with targets and displacements as they are now.
         let mut decoder = Decoder::with_ip(family.bits(), &code, start, DecoderOptions::NONE);
-        let insns = insns.iter().map(|_| decoder.decode()).collect();
+        let insns: Vec<Instruction> = insns.iter().map(|_| decoder.decode()).collect();
+        if x87::sees_c1(&insns) {
+            return None;
+        }
         Some(Case {
             seed,
             bits: family.bits(),
@@ -346,6 +353,11 @@ impl Case {
     /// Flags that can be compared.
     pub fn defined_flags(&self) -> u64 {
         FLAGS & !bits(self.undefined)
+    }
+
+    /// Whether C1 of the x87's status word can't be compared.
+    pub fn leaves_c1_open(&self) -> bool {
+        x87::leaves_c1_open(&self.insns)
     }
 
     pub fn mnemonics(&self) -> impl Iterator<Item = String> + '_ {
@@ -457,6 +469,9 @@ impl Maker {
         if self.family == Family::Vector {
             return self.vector_bytes();
         }
+        if self.family == Family::X87 {
+            return x87::bytes(&mut self.random);
+        }
         let r = &mut self.random;
         let mut bytes = Vec::new();
         for (prefix, rarity) in [
@@ -502,6 +517,7 @@ impl Maker {
         match self.family {
             Family::Integer | Family::Integer32 => integer(i),
             Family::Vector => vectors::wanted(i),
+            Family::X87 => x87::wanted(i),
         }
     }
 
@@ -509,7 +525,7 @@ impl Maker {
     fn target(&mut self, i: &Instruction) -> u64 {
         let aligned = match self.family {
             Family::Vector => !self.random.one_in(4),
-            Family::Integer | Family::Integer32 => i.mnemonic() == Mnemonic::Cmpxchg16b,
+            Family::Integer | Family::Integer32 | Family::X87 => i.mnemonic() == Mnemonic::Cmpxchg16b,
         };
         self.random.address() & if aligned { !15 } else { u64::MAX }
     }

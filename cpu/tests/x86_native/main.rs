@@ -5,6 +5,7 @@
 //!   world.rs    runs them by lifter and IR interpreter; whoever would fault or leave the scratch memory is dropped
 //!   native.rs   runs them here, at the same addresses
 //!   vectors.rs  vector registers, and which instructions are on them
+//!   x87.rs      x87 states, and which of its instructions are compared
 //! ```
 //!
 //! Registers, flags and memory are compared; of the flags, those that the manual leaves undefined (as the decoder
@@ -20,6 +21,7 @@ mod cases;
 mod native;
 mod vectors;
 mod world;
+mod x87;
 
 use cases::{Case, Family, Random};
 use native::Native;
@@ -64,7 +66,7 @@ fn compare(family: Family, cases: u64) -> BTreeMap<String, u64> {
             continue;
         };
         world.memory.copy_from_slice(&memory);
-        let Some(emulated) = world.run(&case, false) else {
+        let Some(mut emulated) = world.run(&case, false) else {
             panic!("{} runs only in parts", case.text())
         };
         // How code is cut into blocks means nothing, not even to undefined flags.
@@ -78,7 +80,7 @@ fn compare(family: Family, cases: u64) -> BTreeMap<String, u64> {
             eprintln!("{}", case.text());
         }
         native.data().copy_from_slice(&memory);
-        let real = native.run(&case);
+        let mut real = native.run(&case);
         // Outside of 64-bit mode there is no more.
         let (count, mask) = if family.bits() == 64 {
             (16, u64::MAX)
@@ -96,6 +98,10 @@ fn compare(family: Family, cases: u64) -> BTreeMap<String, u64> {
                 "flags {:#x}, here {:#x}, of {flags:#x}\n",
                 emulated.flags, real.flags
             );
+        }
+        if case.leaves_c1_open() {
+            x87::without_c1(&mut emulated.vectors);
+            x87::without_c1(&mut real.vectors);
         }
         if emulated.vectors != real.vectors {
             wrong += &format!("vectors {:?}\nhere {:?}\n", emulated.vectors, real.vectors);
@@ -141,6 +147,13 @@ fn vector_instructions() {
     let names = vectors::mnemonics();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     all_came_up(&compare(Family::Vector, 60_000), &names);
+}
+
+#[test]
+fn x87_instructions() {
+    let names = x87::mnemonics();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    all_came_up(&compare(Family::X87, 40_000), &names);
 }
 
 /// A generator that forgets a form would go unseen.
