@@ -27,7 +27,7 @@ use cases::{Case, Family, Random};
 use native::Native;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use world::World;
+use world::{Interpreter, World};
 
 /// The addresses that native code uses exist once.
 static NATIVE: Mutex<()> = Mutex::new(());
@@ -41,6 +41,7 @@ fn compare(family: Family, cases: u64) -> BTreeMap<String, u64> {
     let _one = NATIVE.lock().unwrap_or_else(|e| e.into_inner());
     let mut native = Native::new();
     let mut world = World::new(family.bits());
+    let mut engine = Interpreter::default();
     let trace = std::env::var_os("TICKBACK_TRACE").is_some();
     let cases = number("TICKBACK_CASES", cases);
     let mut seed = number("TICKBACK_SEED", 1);
@@ -62,11 +63,11 @@ fn compare(family: Family, cases: u64) -> BTreeMap<String, u64> {
                 .for_each(|b| *b = random.next() as u8);
         }
         world.memory.copy_from_slice(&memory);
-        let Some(cut) = world.run(&case, true) else {
+        let Some(cut) = world.run(&mut engine, &case, true) else {
             continue;
         };
         world.memory.copy_from_slice(&memory);
-        let Some(mut emulated) = world.run(&case, false) else {
+        let Some(mut emulated) = world.run(&mut engine, &case, false) else {
             panic!("{} runs only in parts", case.text())
         };
         // How code is cut into blocks means nothing, not even to undefined flags.

@@ -2,6 +2,7 @@
 
 use crate::cases::{CODE, Case, DATA, DATA_LEN};
 use crate::vectors::{self, Image};
+use crate::world::State;
 use std::arch::global_asm;
 
 /// Where the registers are kept for the time of a run.
@@ -102,14 +103,6 @@ unsafe extern "C" {
     fn tickback_native_run32();
     fn tickback_native_exit();
     fn mmap(addr: u64, len: usize, prot: i32, flags: i32, fd: i32, offset: i64) -> i64;
-}
-
-/// What a run leaves behind.
-#[derive(Debug, PartialEq, Eq)]
-pub struct State {
-    pub regs: [u64; 16],
-    pub flags: u64,
-    pub vectors: Image,
 }
 
 /// The mapped pages.

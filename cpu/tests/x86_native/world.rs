@@ -1,10 +1,9 @@
-//! A processor in 64-bit or 32-bit mode with the scratch memory and nothing else, run by lifter and interpreter.
+//! A processor in 64-bit or 32-bit mode with the scratch memory and nothing else, run by the lifter and an [`Engine`].
 
 use crate::cases::{CODE, Case, DATA, DATA_LEN};
-use crate::native::State;
 use crate::vectors::Image;
 use cpu::interp::{self, Scratch};
-use cpu::ir::{Rmw, Size};
+use cpu::ir::{Block, Rmw, Size, Target, Terminal};
 use cpu::x86_64::flags::{self, ARITHMETIC, Kind};
 use cpu::x86_64::hart::{Hart, HartConfig, LAYOUT, Start};
 use cpu::x86_64::helper::{self, Form};
@@ -17,13 +16,36 @@ const BUDGET: u64 = 400;
 /// A fault of any kind: the case is dropped.
 const FAULT: Trap = Trap { cause: 0, value: 0 };
 
+/// What a run leaves behind.
+#[derive(Debug, PartialEq, Eq)]
+pub struct State {
+    pub regs: [u64; 16],
+    pub flags: u64,
+    pub vectors: Image,
+}
+
+/// What runs blocks.
+pub trait Engine {
+    /// Runs a block that ends within the case, for at most `budget` instructions.
+    fn run(&mut self, world: &mut World, block: &Block, budget: &mut u64) -> Exit;
+}
+
+/// The IR interpreter.
+#[derive(Default)]
+pub struct Interpreter(Scratch);
+
+impl Engine for Interpreter {
+    fn run(&mut self, world: &mut World, block: &Block, budget: &mut u64) -> Exit {
+        interp::run(block, &LAYOUT, world, &mut self.0, budget, &[])
+    }
+}
+
 /// The scratch memory as a helper sees it.
 struct Ram<'a>(&'a mut Vec<u8>);
 
 pub struct World {
     hart: Option<Hart>,
     pub memory: Vec<u8>,
-    scratch: Scratch,
     faulted: bool,
 }
 
@@ -71,7 +93,6 @@ impl World {
         let mut world = World {
             hart: Some(hart),
             memory: vec![0; DATA_LEN],
-            scratch: Scratch::default(),
             faulted: false,
         };
         // CR4.OSFXSR and OSXMMEXCPT.
@@ -94,7 +115,8 @@ impl World {
         pages
     }
 
-    fn block(&mut self, pages: &[[u8; 4096]; 3], pc: u64) -> cpu::ir::Block {
+    /// The block at `pc`, cut at the end of the case.
+    fn block(&mut self, pages: &[[u8; 4096]; 3], pc: u64, end: u64) -> Block {
         let n = (pc - CODE) as usize / 4096;
         let (mode, offset) = (self.hart().block_mode(), (pc & 0xfff) as u16);
         let mut lifted = self.hart().lift(mode, offset, &pages[n], None);
@@ -104,14 +126,18 @@ impl World {
         let Lifted::Block(mut block) = lifted else {
             panic!("the next page was given")
         };
-        // Not beyond the end of the case.
         block.verify().unwrap();
-        block.ops.shrink_to_fit();
+        let end = end - (pc & !0xfff);
+        if let Some(n) = block.insns.iter().position(|insn| u64::from(insn.offset) >= end) {
+            block.ops.truncate(block.insns[n].first_op.into());
+            block.insns.truncate(n);
+            block.terminal = Terminal::Jump(Target(end as i32));
+        }
         block
     }
 
-    /// Runs a case, if `single` in blocks of one instruction; `None` if it faults or doesn't end.
-    pub fn run(&mut self, case: &Case, single: bool) -> Option<State> {
+    /// Runs a case, if `single` instruction by instruction; `None` if it faults or doesn't end.
+    pub fn run(&mut self, engine: &mut dyn Engine, case: &Case, single: bool) -> Option<State> {
         let pages = World::pages(case);
         let end = case.start + case.code().len() as u64;
         let hart = self.hart();
@@ -134,21 +160,11 @@ impl World {
             if !(case.start..end).contains(&pc) {
                 return None;
             }
-            let block = self.block(&pages, pc);
+            let block = self.block(&pages, pc, end);
             self.hart().regs_mut()[PAGE] = pc & !0xfff;
-            // The end of the case is the end of its block too: zeros follow, which are dropped by the budget.
-            let stop = block
-                .insns
-                .iter()
-                .position(|insn| (pc & !0xfff) + u64::from(insn.offset) >= end);
-            let mut left = stop.map_or(budget, |n| (n as u64).min(budget));
-            if single {
-                left = left.min(1);
-            }
+            let mut left = if single { budget.min(1) } else { budget };
             let before = left;
-            let mut scratch = std::mem::take(&mut self.scratch);
-            let exit = interp::run(&block, &LAYOUT, self, &mut scratch, &mut left, &[]);
-            self.scratch = scratch;
+            let exit = engine.run(self, &block, &mut left);
             budget -= before - left;
             match exit {
                 Exit::Next | Exit::Dispatch => {}
@@ -196,7 +212,8 @@ impl World {
 
     /// The IR of a case, for messages.
     pub fn blocks(&mut self, case: &Case) -> String {
-        self.block(&World::pages(case), case.start).to_string()
+        let end = case.start + case.code().len() as u64;
+        self.block(&World::pages(case), case.start, end).to_string()
     }
 
     fn fault<T: Default>(&mut self) -> (Outcome, T) {
