@@ -151,6 +151,7 @@ impl Hart {
             helper::LDMXCSR => done(self.ldmxcsr(a)),
             helper::STMXCSR => Ok(self.mxcsr()),
 
+            helper::ENTER => done(self.enter_frame(cx, size(form), a, b)),
             helper::STRING => strings::string(self, cx, args, pc),
 
             helper::X87 => self.x87_instruction(cx, a, b, form, pc),

@@ -17,7 +17,7 @@
 //!
 //! Without a helper, in lifted code alone: `cli`, `clac`, `stac`, `cld`, `std` (bits of slot EFLAGS), `pushf`,
 //! rdfsbase and its kin (base slots), `invlpg`, `invd`, `wbinvd` (nothing to do: translations are coherent),
-//! `arpl`, `enter`, `leave`, `pusha`, `popa`, `bound`.
+//! `arpl`, `enter` of levels 0 and 1, `leave`, `pusha`, `popa`, `bound`.
 //!
 //! What takes effect an instruction later is counted in steps ([`crate::Cpu::retire`] is told of all steps before a helper
 //! runs, and of a block's before the hart is asked for anything): a helper that runs at `steps` makes a shadow that
@@ -197,6 +197,11 @@ pub const STMXCSR: u16 = 69;
 
 /// A string instruction, see [`super::strings`]. Sets pc.
 pub const STRING: u16 = 72;
+
+// Stack.
+
+/// `enter` with a nesting level above 1, by operand size: `args` = bytes of the frame, level. Sets rbp and rsp.
+pub const ENTER: u16 = 73;
 
 /// An x87 instruction: `args[0]` = the low three bits of the first opcode byte and the second byte (in 11 bits),
 /// [`X87_MEMORY`], and the operand's segment register from bit [`X87_SEGMENT`] on; `args[1]` = linear address of the

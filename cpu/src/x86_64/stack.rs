@@ -146,3 +146,66 @@ impl Pops {
         self.sp = self.sp & !self.mask | self.sp.wrapping_add(bytes) & self.mask;
     }
 }
+
+impl Hart {
+    /// The linear address of `len` bytes on the current stack; `offset` is cut to the stack's address size.
+    fn stack_address(&self, offset: u64, len: u64) -> Result<u64, Trap> {
+        let outside = trap::fault(trap::SS, 0);
+        let offset = offset & self.stack_mask();
+        if self.code64() {
+            let whole = canonical(offset) && canonical(offset.wrapping_add(len - 1));
+            return if whole { Ok(offset) } else { Err(outside) };
+        }
+        let stack = self.segment(SS);
+        if within(&stack, offset, len) {
+            Ok(stack.base.wrapping_add(offset) & 0xffff_ffff)
+        } else {
+            Err(outside)
+        }
+    }
+
+    /// `enter` (SDM 2A): pushes rbp, copies the `level - 1` frame pointers of the enclosing levels one by one (the two frames
+    /// may overlap), pushes the new one, and makes room. All is checked before anything is stored, the new top too.
+    pub(super) fn enter_frame(
+        &mut self,
+        cx: &mut dyn Context,
+        size: Size,
+        room: u64,
+        level: u64,
+    ) -> Result<(), Trap> {
+        let (sp, frame, step) = (self.regs[slots::RSP], self.regs[slots::RBP], size.bytes());
+        let below = |base: u64, n: u64| base.wrapping_sub(n * step);
+        let checked = |hart: &mut Hart, cx: &mut dyn Context, offset: u64, access| {
+            let addr = hart.stack_address(offset, step)?;
+            cx.check(hart, addr, step, access).map(|()| addr)
+        };
+        let first = checked(self, cx, below(sp, 1), Access::Write)?;
+        let mut copies = Vec::with_capacity(32);
+        for n in 1..level.min(32) {
+            let from = checked(self, cx, below(frame, n), Access::Read)?;
+            copies.push((from, checked(self, cx, below(sp, n + 1), Access::Write)?));
+        }
+        let last = checked(self, cx, below(sp, level + 1), Access::Write)?;
+        let top = below(sp, level + 1).wrapping_sub(room);
+        checked(self, cx, top, Access::Write)?;
+        cx.store(self, first, size, frame & size.mask())?;
+        for (from, to) in copies {
+            let value = cx.load(self, from, size)?;
+            cx.store(self, to, size, value)?;
+        }
+        // As much of it as the stack segment's size says.
+        let mask = if self.stack_mask() == 0xffff {
+            0xffff
+        } else {
+            u64::MAX
+        };
+        let new_frame = sp & !mask | below(sp, 1) & mask;
+        cx.store(self, last, size, new_frame & size.mask())?;
+        self.regs[slots::RBP] = match size {
+            Size::B1 | Size::B2 => frame & !0xffff | new_frame & 0xffff,
+            Size::B4 | Size::B8 => new_frame & size.mask(),
+        };
+        self.set_sp(top);
+        Ok(())
+    }
+}

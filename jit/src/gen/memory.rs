@@ -310,6 +310,10 @@ impl Generator {
                 self.a().mov_imm(Reg(place.temp), 0);
             }
         }
+        if self.leaving {
+            // It is left anyway. (Without this the code would double with every access of an instruction.)
+            return Ends::GoesOn;
+        }
         let goes_on = self.jcc(Cc::E);
         self.leave_after(block, result, done);
         Ends::Jumps(goes_on)
@@ -443,11 +447,13 @@ impl Generator {
                 g.define(dst);
             }
         };
-        let leave = self.jcc(Cc::Ne);
-        self.aside(&[leave], |g| {
-            g.leave_after(block, used.then_some(dst), &done);
-            Ends::Here
-        });
+        if !self.leaving {
+            let leave = self.jcc(Cc::Ne);
+            self.aside(&[leave], |g| {
+                g.leave_after(block, used.then_some(dst), &done);
+                Ends::Here
+            });
+        }
         done(self);
     }
 }

@@ -14,6 +14,9 @@ mod cases;
 mod vectors;
 #[path = "../../../cpu/tests/x86_native/world.rs"]
 mod world;
+#[path = "../../../cpu/tests/x86_native/x87.rs"]
+#[allow(dead_code)]
+mod x87;
 
 use cases::{Case, DATA, DATA_LEN, Family, Random};
 use cpu::ir::Block;
@@ -145,4 +148,9 @@ fn integer_instructions_of_32_bit_code() {
 #[test]
 fn vector_instructions() {
     compare(Family::Vector, 10_000);
+}
+
+#[test]
+fn x87_instructions() {
+    compare(Family::X87, 4000);
 }

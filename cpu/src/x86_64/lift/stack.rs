@@ -253,32 +253,24 @@ fn enter(l: &mut Lifter, i: &Instruction) {
         _ => Size::B8,
     };
     let (step, level) = (size.bytes() as i32, i32::from(i.immediate8_2nd() & 31));
+    if level > 1 {
+        let (room, level) = (l.constant(i.immediate16().into()), l.constant(level as u64));
+        let form = l.form(size, 0);
+        l.call(helper::ENTER, [Some(room), Some(level)], form);
+        return;
+    }
     let (pointer, frame) = (l.get(RSP), l.get(RBP));
-    // All is checked before anything is stored. Then the frame pointers of the enclosing levels are copied one by one, for
-    // the two frames may overlap.
+    // All is checked before anything is stored.
     let first = l.stack_at(pointer, -step, size, Use::Modify);
-    let copies: Vec<(Place, Place)> = (1..level)
-        .map(|n| {
-            let from = l.stack_at(frame, -n * step, size, Use::Read);
-            if let Place::Mem { addr, offset, .. } = from {
-                l.check(addr, offset, size.bytes(), false);
-            }
-            (from, l.stack_at(pointer, -(n + 1) * step, size, Use::Modify))
-        })
-        .collect();
     let new_frame = l.moved(pointer, (-step).into());
-    let last = (level > 0).then(|| l.stack_at(pointer, -(level + 1) * step, size, Use::Modify));
-    let used = step * if level == 0 { 1 } else { level + 1 };
+    let last = (level > 0).then(|| l.stack_at(pointer, -2 * step, size, Use::Modify));
+    let used = step * (level + 1);
     let end = l.moved(pointer, -i64::from(used) - i64::from(i.immediate16()));
     // The new top must be writable too.
     let offset = l.stack_offset(end, 0);
     let (addr, disp) = l.linear(offset, size.bytes(), true);
     l.check(addr, disp, size.bytes(), true);
     l.put(first, frame);
-    for (from, to) in copies {
-        let v = l.load(from, false);
-        l.put(to, v);
-    }
     if let Some(last) = last {
         l.put(last, new_frame);
     }
