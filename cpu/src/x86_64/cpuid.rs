@@ -55,6 +55,8 @@ const FEATURES_7_EBX: u32 = bits(&[0, 1, 7, 10, 18, 20]);
 const FEATURES_7_ECX: u32 = bits(&[2]);
 /// Leaf 7 EDX: ibrs/ibpb, arch-capabilities.
 const FEATURES_7_EDX: u32 = bits(&[26, 29]);
+/// Leaf 7, subleaf 2 EDX: bhi-ctrl, so that kernels set a bit of IA32_SPEC_CTRL where they would run loops.
+const FEATURES_7_2_EDX: u32 = bits(&[4]);
 /// Leaf 0x80000001 EDX: syscall nx pdpe1gb rdtscp lm.
 const FEATURES_EXT_EDX: u32 = bits(&[11, 20, 26, 27, 29]);
 
@@ -89,7 +91,8 @@ impl Hart {
             4 => self.cache(subleaf),
             // The local APIC's timer always runs.
             6 => [1 << 2, 0, 0, 0],
-            7 if subleaf == 0 => [0, FEATURES_7_EBX, FEATURES_7_ECX, FEATURES_7_EDX],
+            7 if subleaf == 0 => [2, FEATURES_7_EBX, FEATURES_7_ECX, FEATURES_7_EDX],
+            7 if subleaf == 2 => [0, 0, 0, FEATURES_7_2_EDX],
             0xb => {
                 let shift = harts.next_power_of_two().trailing_zeros();
                 match subleaf {

@@ -188,11 +188,11 @@ const ROWS: &[Row] = &[
         |h, _, _| Some(h.core.msrs.tsc_adjust),
         |h, _, _, v| set(&mut h.core.msrs.tsc_adjust, v, true),
     ),
-    // IA32_SPEC_CTRL: IBRS, STIBP.
+    // IA32_SPEC_CTRL: IBRS, STIBP, BHI_DIS_S.
     row(
         0x48,
         |h, _, _| Some(h.core.msrs.spec_ctrl),
-        |h, _, _, v| set(&mut h.core.msrs.spec_ctrl, v, v & !3 == 0),
+        |h, _, _, v| set(&mut h.core.msrs.spec_ctrl, v, v & !0x403 == 0),
     ),
     // IA32_PRED_CMD: IBPB.
     row(0x49, never, |_, _, _, v| v & !1 == 0),
