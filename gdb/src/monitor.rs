@@ -19,6 +19,9 @@ tickback's commands (each after `monitor`):
   last-write ADDR LEN      find the last write to memory before here
   events [FROM [TO]]       the recording's events, those around here without FROM
   snapshots                positions that are saved
+  regs                     all registers of the hart that is about to step; x86: rip is linear, cs:ip beside it
+  disas [N]                its next N instructions (10) in the mode that it is in, also 16-bit code
+  screen                   the text on the display
   phys on|off              memory addresses are physical, or virtual again
   help                     this text
 After goto and back gdb still holds the registers of before: `maintenance flush register-cache` drops them.
@@ -47,6 +50,13 @@ impl Target<'_> {
             ("last-write", [addr, len]) => self.last_write(addr, len),
             ("events", [] | [_] | [_, _]) => self.events(arguments),
             ("snapshots", []) => Ok(self.snapshots()),
+            ("regs", []) => Ok(self.registers()),
+            ("disas", []) => Ok(self.listing(10)),
+            ("disas", [n]) => match number(n) {
+                Some(n) => Ok(self.listing(n.min(MOST_LINES as u64))),
+                None => Err(format!("{n:?} is no number")),
+            },
+            ("screen", []) => self.screen(),
             ("phys", [state @ ("on" | "off")]) => {
                 self.physical = *state == "on";
                 let kind = if self.physical { "physical" } else { "virtual" };
@@ -58,7 +68,11 @@ impl Target<'_> {
                     "memory addresses are {kind}; phys on or phys off changes it\n"
                 ))
             }
-            ("when" | "goto" | "back" | "last-write" | "events" | "snapshots" | "phys", _) => {
+            (
+                "when" | "goto" | "back" | "last-write" | "events" | "snapshots" | "phys" | "regs" | "disas"
+                | "screen",
+                _,
+            ) => {
                 let usage = HELP
                     .lines()
                     .find(|l| l.trim_start().starts_with(command))
@@ -110,9 +124,70 @@ impl Target<'_> {
         let n = self.read(hart, pc, &mut bytes);
         self.physical = physical;
         match self.cpu(hart) {
-            Some(cpu) if n >= 2 => cpu.disassemble(pc, &bytes[..n]).0,
+            Some(cpu) if n >= 1 => cpu.disassemble(pc, &bytes[..n]).0,
             _ => "(not in memory)".to_owned(),
         }
+    }
+
+    /// Registers of at most 64 bits, four a line.
+    fn registers(&mut self) -> String {
+        let hart = self.current();
+        let Some(cpu) = self.cpu(hart) else {
+            return String::new();
+        };
+        let value = |name: &str| {
+            let info = cpu.registers().iter().find(|info| info.name == name)?;
+            let bytes = cpu.read_register(info.number)?;
+            Some(
+                bytes
+                    .iter()
+                    .rev()
+                    .fold(0u64, |value, byte| value << 8 | u64::from(*byte)),
+            )
+        };
+        let mut cells = Vec::new();
+        for info in cpu.registers().iter().filter(|info| info.bits <= 64) {
+            if let Some(value) = value(info.name) {
+                cells.push(format!("{:<10} {value:#018x}", info.name));
+            }
+        }
+        let rows: Vec<String> = cells.chunks(4).map(|row| row.join("  ")).collect();
+        let mut text = format!("hart {hart}\n{}\n", rows.join("\n"));
+        if let (Some(cs), Some(base), Some(pc)) = (value("cs"), value("cs_base"), value("rip")) {
+            let _ = writeln!(text, "cs:ip      {cs:04x}:{:04x}", pc.wrapping_sub(base));
+        }
+        text
+    }
+
+    /// The next `n` instructions of the hart that is about to step.
+    fn listing(&mut self, n: u64) -> String {
+        let hart = self.current();
+        let Some(mut pc) = self.cpu(hart).map(|cpu| cpu.pc()) else {
+            return String::new();
+        };
+        let mut text = String::new();
+        for _ in 0..n {
+            let mut bytes = [0; 16];
+            let physical = std::mem::take(&mut self.physical);
+            let read = self.read(hart, pc, &mut bytes);
+            self.physical = physical;
+            let (line, len) = match self.cpu(hart) {
+                Some(cpu) if read > 0 => cpu.disassemble(pc, &bytes[..read]),
+                _ => break,
+            };
+            let _ = writeln!(text, "{pc:#x}: {line}");
+            if len == 0 {
+                break;
+            }
+            pc = pc.wrapping_add(len as u64);
+        }
+        text
+    }
+
+    fn screen(&mut self) -> Result<String, String> {
+        let machine = self.timeline.machine().machine();
+        let screen = machine.screen().ok_or("there is no display in a text mode")?;
+        Ok(screen.rows().join("\n") + "\n")
     }
 
     fn landed(&mut self, outcome: Outcome<Landed>) -> Result<String, String> {
