@@ -4,8 +4,8 @@
 //! because it checks what it will store before it stores; a fault becomes the next thing to be delivered, or a double
 //! fault, or shutdown (SDM 3A table 6-5).
 //!
-//! There are no hardware task switches: a task gate is #GP of its IDT entry, IRET with NT set is #GP(0). RF of the
-//! saved flags is set for faults; that interrupts between two iterations of a `rep` set it too is left out.
+//! There are no hardware task switches: a task gate is #GP of its IDT entry, and IRET with NT set finds that the link
+//! of the TSS names no task (#TS; in long mode #GP(0)).
 
 use super::bits::*;
 use super::hart::Hart;
@@ -85,10 +85,15 @@ impl Hart {
         self.deliver_event(cx, Event::exception(trap, ip));
     }
 
-    /// A debug trap between instructions.
+    /// A debug trap between instructions, or between two iterations of one.
     pub(super) fn deliver_trap(&mut self, cx: &mut dyn Context, trap: Trap) {
-        let pc = self.regs[slots::PC];
-        self.deliver_exception(cx, trap, pc);
+        let ip = self.ip_of(self.regs[slots::PC]);
+        self.note(trap);
+        let event = Event {
+            resume: self.repeating,
+            ..Event::exception(trap, ip)
+        };
+        self.deliver_event(cx, event);
     }
 
     /// An interrupt.
@@ -99,7 +104,7 @@ impl Hart {
             code: None,
             source: Source::External,
             ip,
-            resume: false,
+            resume: self.repeating,
         };
         self.deliver_event(cx, event);
     }
@@ -506,10 +511,15 @@ impl Hart {
     }
 
     fn iret_protected(&mut self, cx: &mut dyn Context, size: Size) -> Result<(), Trap> {
-        if self.regs[slots::EFLAGS] & NT != 0 {
-            return Err(trap::fault(GP, 0));
-        }
         let long = self.long_mode();
+        if self.regs[slots::EFLAGS] & NT != 0 {
+            return Err(if long {
+                trap::fault(GP, 0)
+            } else {
+                let link = self.system_load(cx, self.core.tr.base, Size::B2)? as u16;
+                trap::fault(trap::TS, link & !3)
+            });
+        }
         let from64 = self.code64();
         let cpl = self.core.cpl;
         let mut pops = Pops::current(self);

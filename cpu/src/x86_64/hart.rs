@@ -137,6 +137,10 @@ pub struct Hart {
     ss_shadow: u64,
     /// TF and RF at the last boundary.
     boundary_flags: u64,
+    /// The last boundary is between two iterations of a string instruction: interrupts save RF (SDM 3B 17.3.1.1).
+    pub(super) repeating: bool,
+    /// The next one will be.
+    repeats: bool,
     /// The block mode but for what EFLAGS, the program counter and the shadow say.
     mode: Mode,
     /// MSRs that don't exist and were accessed, until somebody takes them.
@@ -160,6 +164,8 @@ impl Hart {
             sti_shadow: NO_SHADOW,
             ss_shadow: NO_SHADOW,
             boundary_flags: 0,
+            repeating: false,
+            repeats: false,
             mode: Mode::empty(),
             unknown_msrs: Vec::new(),
             started: Start::Reset,
@@ -263,6 +269,8 @@ impl Hart {
         self.view = View::Current;
         self.sti_shadow = NO_SHADOW;
         self.ss_shadow = NO_SHADOW;
+        self.repeating = false;
+        self.repeats = false;
         self.refresh();
     }
 
@@ -588,6 +596,7 @@ impl Cpu for Hart {
     fn call(&mut self, cx: &mut dyn Context, helper: u16, args: [u64; 3], pc: u64) -> Result<u64, Trap> {
         let result = self.help(cx, helper, args, pc);
         self.view = View::Current;
+        self.repeats = helper == super::helper::STRING && result.is_ok() && self.regs[slots::PC] == pc;
         // Strings and arithmetic change nothing that a mode depends on.
         if helper < super::helper::STRING {
             self.remode();
@@ -696,6 +705,7 @@ impl Cpu for Hart {
             }
         }
         self.steps += steps;
+        self.repeating = std::mem::take(&mut self.repeats) && retired != 0;
         self.boundary_flags = self.regs[slots::EFLAGS] & (TF | RF);
         if self.ss_shadow == self.steps {
             // A single step over a load of SS is lost (SDM 3A 6.8.3).

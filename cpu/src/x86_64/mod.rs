@@ -43,6 +43,8 @@ pub mod trap;
 pub mod x87;
 
 #[cfg(test)]
+mod battery;
+#[cfg(test)]
 mod fake;
 
 /// Number of CR8 for [`crate::Context::local_read`]: no MSR has it.

@@ -33,6 +33,7 @@ struct State {
     core: Core,
     sti_shadow: bool,
     ss_shadow: bool,
+    repeating: bool,
 }
 
 fn error(what: impl Into<String>) -> StateError {
@@ -77,6 +78,7 @@ impl Hart {
             core: self.core.clone(),
             sti_shadow,
             ss_shadow,
+            repeating: self.repeating,
         };
         encode(&state)
     }
@@ -119,6 +121,7 @@ impl Hart {
         self.roots.select(state.core.pdptes);
         self.core = state.core;
         self.set_shadows((state.sti_shadow, state.ss_shadow));
+        self.repeating = state.repeating;
         self.refresh();
         Ok(())
     }

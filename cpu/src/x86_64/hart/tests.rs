@@ -134,6 +134,37 @@ fn a_single_step_is_a_step_of_its_own_before_other_interrupts() {
 }
 
 #[test]
+fn an_interrupt_between_iterations_saves_rf() {
+    use super::super::strings::{Repeat, StringForm, StringOp};
+    let form = StringForm {
+        op: StringOp::Movs,
+        repeat: Repeat::While,
+        address: Size::B8,
+        segment: DS,
+        single: true,
+    };
+    let mut rig = Rig::long();
+    rig.hart.regs[slots::RCX] = 2;
+    rig.hart.regs[slots::RSI] = 0x6000;
+    rig.hart.regs[slots::RDI] = 0x6100;
+    assert_eq!(rig.call(helper::STRING, [form.to_bits(), 0], 0, 0), Ok(0));
+    assert_eq!(rig.hart.pc(), CODE);
+    let mut restored = Hart::new(config(0));
+    restored.restore(&rig.hart.save()).unwrap();
+    rig.hart = restored;
+    rig.hart.set_pin(PIN_NMI, 1);
+    assert_eq!(rig.take(), Some(CAUSE_NMI));
+    let saved = |rig: &Rig| rig.machine.read(rig.hart.regs[slots::RSP] + 16, Size::B8);
+    assert_eq!(saved(&rig), RF | ALWAYS);
+    assert_eq!(rig.call(helper::IRET, [0; 2], 3, 0), Ok(0));
+    assert_eq!(rig.call(helper::STRING, [form.to_bits(), 0], 0, 0), Ok(0));
+    assert_eq!(rig.hart.pc(), CODE + 2);
+    rig.hart.set_pin(PIN_NMI, 1);
+    assert_eq!(rig.take(), Some(CAUSE_NMI));
+    assert_eq!(saved(&rig), ALWAYS, "behind the last one");
+}
+
+#[test]
 fn a_halted_processor_waits_for_what_it_may_take() {
     let mut rig = Rig::long();
     assert_eq!(rig.call(helper::HLT, [0; 2], 2, 0), Ok(0));
