@@ -57,6 +57,9 @@ pub struct MachineArguments {
     /// The display's option ROM, for a BIOS (pc) [default: vgabios-stdvga.bin beside the BIOS, if it is there]
     #[arg(long, value_name = "FILE")]
     vgabios: Option<PathBuf>,
+    /// Serve the guest's semihosting calls: console, clocks, command line (--append), exit. No files of the host (riscv-virt)
+    #[arg(long)]
+    semihosting: bool,
     /// The ports that x86 test suites expect of QEMU: debug-exit 0xf4, debug console 0xe9, POST code 0x80 (pc)
     #[arg(long)]
     testdev: bool,
@@ -147,6 +150,7 @@ impl MachineArguments {
             cdrom: self.cdrom.as_ref().map(|_| self.drive.len() as u8),
             display_rom: self.display_rom()?,
             testdev: self.testdev,
+            semihosting: self.semihosting,
             on_shutdown: self.on_triple_fault,
             ..boot
         };

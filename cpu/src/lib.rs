@@ -16,6 +16,22 @@
 #[cfg(any(test, feature = "test-support"))]
 macro_rules! context_without_board {
     () => {
+        fn fetch(
+            &mut self,
+            _: &mut dyn $crate::Cpu,
+            _: u64,
+            _: $crate::ir::Size,
+        ) -> Result<u64, $crate::Trap> {
+            unreachable!("not asked for")
+        }
+        fn semihosting(
+            &mut self,
+            _: &mut dyn $crate::Cpu,
+            _: u64,
+            _: u64,
+        ) -> Result<Option<u64>, $crate::Trap> {
+            unreachable!("no host")
+        }
         fn check(
             &mut self,
             _: &mut dyn $crate::Cpu,
@@ -251,6 +267,12 @@ pub trait Context {
     fn protection_changed(&mut self);
     /// The hart gives up the rest of its slice (`pause`).
     fn end_slice(&mut self);
+    /// Reads instruction bytes, all within one page, as a fetch would: for helpers that look at what stands around
+    /// their instruction.
+    fn fetch(&mut self, cpu: &mut dyn Cpu, addr: u64, size: Size) -> Result<u64, Trap>;
+    /// Semihosting: asks the machine for what a host would do. `None`: not now, the hart is to ask again. Its trap is none
+    /// of the guest's, but that of [`Context::check`] when a watchpoint stops it.
+    fn semihosting(&mut self, cpu: &mut dyn Cpu, op: u64, parameter: u64) -> Result<Option<u64>, Trap>;
     /// Checks an access to `len` bytes (at most two pages) with all that it would raise, watchpoints too: those made
     /// by the same helper afterwards can't fail there. A helper that stores more than once checks all first.
     fn check(&mut self, cpu: &mut dyn Cpu, addr: u64, len: u64, access: Access) -> Result<(), Trap>;

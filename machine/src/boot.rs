@@ -65,6 +65,8 @@ pub struct Boot {
     pub seed: u64,
     /// Date at power-on in ns since 1970.
     pub date_ns: u64,
+    /// RISC-V: semihosting calls are served; the command line is `append`.
+    pub semihosting: bool,
     /// x86: the drive that is a CD-ROM.
     pub cdrom: Option<u8>,
     /// x86: the display's option ROM, for a BIOS.
@@ -91,6 +93,7 @@ impl Default for Boot {
             schedule_seed: None,
             seed: 0,
             date_ns: 0,
+            semihosting: false,
             cdrom: None,
             display_rom: None,
             testdev: false,
@@ -127,6 +130,7 @@ pub fn prepare(boot: &Boot) -> Result<(Config, Images), MachineError> {
         date_ns: boot.date_ns,
         drives: boot.drives.clone(),
         tohost: None,
+        semihosting: boot.semihosting.then(|| boot.append.clone()),
         cdrom: None,
         testdev: false,
         firmware_files: Vec::new(),
@@ -134,6 +138,10 @@ pub fn prepare(boot: &Boot) -> Result<(Config, Images), MachineError> {
     };
     config.check()?;
     if boot.board == "pc" {
+        if boot.semihosting {
+            let what = "pc has no semihosting; it is a convention of RISC-V".into();
+            return Err(MachineError::Config(what));
+        }
         return pc::prepare(boot, config);
     }
     if boot.cdrom.is_some() || boot.display_rom.is_some() || boot.testdev {

@@ -108,6 +108,9 @@ pub struct Config {
     pub drives: Vec<DriveConfig>,
     /// The `tohost` word, if the guest speaks HTIF.
     pub tohost: Option<u64>,
+    /// RISC-V: semihosting calls are served, and this is the guest's command line.
+    #[serde(default)]
+    pub semihosting: Option<String>,
     /// x86: the drive that is a CD-ROM.
     #[serde(default)]
     pub cdrom: Option<u8>,

@@ -4,7 +4,7 @@ use cpu::ir::Size;
 use cpu::{Access, Context, Cpu, Trap};
 use devices::Power;
 
-use crate::access::{Part, Place, Refused, check, load, part, regrant, store};
+use crate::access::{Part, Place, Refused, check, load, part, regrant, store, walk};
 use crate::config::OnShutdown;
 use crate::memory::Guards;
 use crate::ram::PAGE;
@@ -69,6 +69,21 @@ impl Context for System {
     fn end_slice(&mut self) {
         self.end_slice = true;
         self.leave = true;
+    }
+
+    fn fetch(&mut self, cpu: &mut dyn Cpu, addr: u64, size: Size) -> Result<u64, Trap> {
+        let found = walk(cpu, self, addr, Access::Fetch)?;
+        let len = size.bytes();
+        let denied = !found.cacheable && cpu.protects(found.addr, len, Access::Fetch);
+        if denied || addr % PAGE + len > PAGE || !self.memory.ram().contains(found.addr, len) {
+            return Err(cpu.access_fault(addr, Access::Fetch));
+        }
+        Ok(self.memory.ram().read(found.addr, size))
+    }
+
+    fn semihosting(&mut self, cpu: &mut dyn Cpu, op: u64, parameter: u64) -> Result<Option<u64>, Trap> {
+        self.answer(cpu, op, parameter)
+            .or_else(|refused| self.refuse(refused))
     }
 
     fn check(&mut self, cpu: &mut dyn Cpu, addr: u64, len: u64, access: Access) -> Result<(), Trap> {

@@ -34,6 +34,7 @@ mod memory;
 mod ram;
 mod schedule;
 mod screen;
+mod semihosting;
 mod state;
 pub mod stops;
 pub mod symbols;

@@ -12,6 +12,7 @@ use icount::{Clock, Door, DoorError, Effect, Icount, VirtualTime};
 use crate::config::OnShutdown;
 use crate::disk::Disks;
 use crate::memory::Memory;
+use crate::semihosting::Semihosting;
 use crate::stops::Watching;
 use crate::wiring::{Wiring, find};
 
@@ -81,6 +82,8 @@ pub(crate) struct System {
     pub dma_writes: Vec<(u64, u64)>,
     /// Address of the `tohost` word, if HTIF is served.
     pub tohost: Option<u64>,
+    /// What semihosting calls are answered with, if they are served.
+    pub semihosting: Option<Semihosting>,
     /// RAM pages that hold the second half of a straddling block, with the pages of the first halves.
     pub straddlers: BTreeMap<u64, BTreeSet<u64>>,
 }

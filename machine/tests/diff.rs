@@ -42,6 +42,7 @@ fn config(harts: u8, schedule_seed: Option<u64>) -> Config {
         date_ns: 0,
         drives: Vec::new(),
         tohost: None,
+        semihosting: None,
         cdrom: None,
         testdev: false,
         firmware_files: Vec::new(),

@@ -75,6 +75,7 @@ fn start(entry: u64, image: Vec<u8>, harts: u8, tohost: Option<u64>) -> (Machine
         date_ns: 0,
         drives: Vec::new(),
         tohost,
+        semihosting: None,
         cdrom: None,
         testdev: false,
         firmware_files: Vec::new(),

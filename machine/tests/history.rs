@@ -34,6 +34,7 @@ fn config(guest: &firmware::Guest, harts: u8, schedule_seed: Option<u64>) -> Con
         date_ns: 0,
         drives: Vec::new(),
         tohost: None,
+        semihosting: None,
         cdrom: None,
         testdev: false,
         firmware_files: Vec::new(),

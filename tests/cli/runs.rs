@@ -126,3 +126,34 @@ fn drives_are_kept_or_written_through() {
         .exits(0)
         .says(&["20 sectors", "read-only"]);
 }
+
+/// Asks the host to end it with code 5.
+const EXIT: [u32; 12] = [
+    0x0000_0597, // auipc a1,0
+    0x0205_8593, // addi a1,a1,32
+    0x0180_0513, // li a0,SYS_EXIT
+    0x01f0_1013, // slli x0,x0,0x1f
+    0x0010_0073, // ebreak
+    0x4070_5013, // srai x0,x0,7
+    0x0000_006f, // j .
+    0x0000_0013, // nop
+    0x0002_0026,
+    0,
+    5,
+    0, // ADP_Stopped_ApplicationExit, 5
+];
+
+#[test]
+fn semihosting_is_served_where_it_is_asked_for() {
+    let place = Place::new();
+    place.code("exit.bin", &EXIT);
+    let run = |more: &[&str]| {
+        let arguments = ["run", "-m", "2M", "--bios", "none", "--kernel", "exit.bin"];
+        place.run(&[&arguments[..], &["--guest-exit", "--stop-after", "1e5"], more].concat())
+    };
+    run(&["--semihosting"])
+        .exits(5)
+        .says(&["powered off with code 5"]);
+    run(&[]).exits(0).says(&["the run was stopped"]);
+    run(&["--semihosting", "--machine", "pc"]).exits(1);
+}

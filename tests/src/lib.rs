@@ -4,6 +4,7 @@
 //!   subject.rs   a guest with its machine and what is typed   echo.rs    a guest that answers the console
 //!   ways.rs      ways to run through positions                debian.rs  Debian's kernel as a subject
 //!   recorded.rs  recordings of subjects, seeks in them        load.rs    a host that is busy
+//!   semihosting.rs  a guest that asks a host
 //! ```
 //!
 //! The tests are in `tests/whole`; what takes longer than CI allows is `--bin campaign`. docs/testing.md
@@ -16,6 +17,7 @@ pub mod debian;
 pub mod echo;
 pub mod load;
 pub mod recorded;
+pub mod semihosting;
 pub mod subject;
 pub mod ways;
 

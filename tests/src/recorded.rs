@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use icount::{End, Icount};
-use machine::history::{Finished, RecordOptions};
+use icount::{Body, Effect, End, Icount, LogReader};
+use machine::history::{Finished, RecordOptions, events_path};
 use machine::host::Stopwatch;
 use machine::{History, Timeline, TimelineOptions};
 use snapshot::RecorderOptions;
@@ -62,6 +62,21 @@ pub fn record(
         anyhow::bail!("not a recording")
     };
     Ok((history.finish(end)?, end, seen))
+}
+
+/// What a recorded guest wrote to its consoles.
+///
+/// # Errors
+/// The log can't be read.
+pub fn console(dir: &Path) -> Result<Vec<u8>> {
+    let log = LogReader::open(&events_path(dir))?;
+    let mut bytes = Vec::new();
+    for event in log.events_from(Icount(0))? {
+        if let Body::Effect(Effect::ConsoleOut { byte, .. }) = event?.body {
+            bytes.push(byte);
+        }
+    }
+    Ok(bytes)
 }
 
 /// A recording, to be replayed.

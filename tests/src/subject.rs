@@ -49,6 +49,7 @@ impl Subject {
             date_ns: 0,
             drives: Vec::new(),
             tohost: None,
+            semihosting: None,
             cdrom: None,
             testdev: false,
             firmware_files: Vec::new(),

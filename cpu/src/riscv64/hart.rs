@@ -17,7 +17,7 @@
 use super::csr::bits::*;
 use super::csr::{self, Csrs};
 use super::pmp::Pmp;
-use super::traps::cause::ILLEGAL_INSTRUCTION;
+use super::traps::cause::{BREAKPOINT, ILLEGAL_INSTRUCTION};
 use super::{debug, disasm, helper, lift, mmu, slots};
 use crate::ir::Size;
 use crate::{
@@ -40,6 +40,8 @@ pub struct HartConfig {
     pub hart_id: u64,
     /// Nanoseconds of virtual time in a tick of mtime.
     pub ns_per_tick: NonZeroU64,
+    /// Whether semihosting calls are served.
+    pub semihosting: bool,
 }
 
 impl HartConfig {
@@ -48,6 +50,7 @@ impl HartConfig {
         HartConfig {
             hart_id,
             ns_per_tick: NonZeroU64::MIN.saturating_add(99),
+            semihosting: false,
         }
     }
 }
@@ -170,6 +173,40 @@ impl Hart {
         Ok((width, pa))
     }
 
+    /// An `ebreak` that may be a semihosting call (RISC-V Semihosting 1.0, 3).
+    fn ebreak(&mut self, cx: &mut dyn Context, pc: u64) -> Result<u64, Trap> {
+        if !self.is_semihosting_call(cx, pc) {
+            return Err(Trap {
+                cause: BREAKPOINT,
+                value: pc,
+            });
+        }
+        let (operation, parameter) = (self.regs[slots::x(10)], self.regs[slots::x(11)]);
+        match cx.semihosting(self, operation, parameter)? {
+            Some(answer) => {
+                self.regs[slots::x(10)] = answer;
+                self.regs[slots::PC] = pc.wrapping_add(4);
+            }
+            // It asks again, in its next step or, if others have something to do, its next turn.
+            None => {
+                self.regs[slots::PC] = pc;
+                cx.end_slice();
+            }
+        }
+        Ok(0)
+    }
+
+    /// Whether the `ebreak` at `pc` stands in the sequence of a call, all of it in one page. Asked anew each time: the
+    /// neighbours belong to no block that a store to them would drop.
+    fn is_semihosting_call(&mut self, cx: &mut dyn Context, pc: u64) -> bool {
+        // slli x0, x0, 0x1f; ebreak; srai x0, x0, 7
+        const BEFORE: u64 = 0x01f0_1013;
+        const BEHIND: u64 = 0x4070_5013;
+        (4..=0xff8).contains(&(pc & 0xfff))
+            && cx.fetch(self, pc - 4, Size::B4) == Ok(BEFORE)
+            && cx.fetch(self, pc + 4, Size::B4) == Ok(BEHIND)
+    }
+
     /// Zeroes the block around `addr`. Faults as a store whose address is `addr` itself (Unprivileged ISA, CMO, Traps).
     fn zero_block(&mut self, cx: &mut dyn Context, addr: u64, insn: u64) -> Result<u64, Trap> {
         let c = &self.csrs;
@@ -228,7 +265,12 @@ impl Cpu for Hart {
             5.. => slots::MODE_FRM_RESERVED,
             _ => 0,
         };
-        c.privilege as u64 | fs | frm
+        // A user program's are not the machine's business: it could switch it off.
+        let semihosting = match c.privilege {
+            S | M if self.config.semihosting => slots::MODE_SEMIHOSTING,
+            _ => 0,
+        };
+        c.privilege as u64 | fs | frm | semihosting
     }
 
     fn fetch_space(&self) -> SpaceKey {
@@ -267,7 +309,7 @@ impl Cpu for Hart {
         lift::lift(mode, offset, page, next)
     }
 
-    fn call(&mut self, cx: &mut dyn Context, helper: u16, args: [u64; 3], _pc: u64) -> Result<u64, Trap> {
+    fn call(&mut self, cx: &mut dyn Context, helper: u16, args: [u64; 3], pc: u64) -> Result<u64, Trap> {
         match helper {
             helper::CSR => {
                 let Some(old) = self.csr_instruction(args[0], args[1], cx.now()) else {
@@ -289,6 +331,7 @@ impl Cpu for Hart {
                 self.csrs.mstatus |= FS;
                 Ok(0)
             }
+            helper::EBREAK => self.ebreak(cx, pc),
             helper::PAUSE => {
                 cx.end_slice();
                 Ok(0)

@@ -27,6 +27,10 @@ pub const FS_DIRTY: u16 = 8;
 /// `pause`: ends the hart's slice. The block ends with `Dispatch`.
 pub const PAUSE: u16 = 9;
 
+/// `ebreak`, where semihosting is served: a semihosting call, if it stands in its sequence. Sets pc; the block ends with
+/// `Left`.
+pub const EBREAK: u16 = 10;
+
 /// Builds `args[0]` of [`CSR`].
 pub const fn csr_descriptor(csr: u16, op: u8, writes: bool, reads: bool, insn: u32) -> u64 {
     (csr as u64 & 0xfff)

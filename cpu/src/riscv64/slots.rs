@@ -59,3 +59,5 @@ pub const MODE_FS_DIRTY: u64 = 1 << 3;
 pub const MODE_FRM_RMM: u64 = 1 << 4;
 /// Block mode, bit 5: frm holds a reserved value; instructions with dynamic rounding are illegal.
 pub const MODE_FRM_RESERVED: u64 = 1 << 5;
+/// Block mode, bit 6: `ebreak` may be a semihosting call.
+pub const MODE_SEMIHOSTING: u64 = 1 << 6;

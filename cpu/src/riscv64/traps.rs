@@ -14,6 +14,8 @@ pub mod cause {
 
     /// Illegal instruction.
     pub const ILLEGAL_INSTRUCTION: u64 = 2;
+    /// Breakpoint.
+    pub const BREAKPOINT: u64 = 3;
 
     /// Misaligned address.
     pub const fn misaligned(access: Access) -> u64 {

@@ -185,6 +185,14 @@ impl Context for Machine {
 
     fn end_slice(&mut self) {}
 
+    fn fetch(&mut self, _: &mut dyn Cpu, _: u64, _: Size) -> Result<u64, Trap> {
+        unreachable!("x86-64 doesn't ask for it")
+    }
+
+    fn semihosting(&mut self, _: &mut dyn Cpu, _: u64, _: u64) -> Result<Option<u64>, Trap> {
+        unreachable!("x86-64 doesn't ask for it")
+    }
+
     fn check(&mut self, cpu: &mut dyn Cpu, addr: u64, len: u64, access: Access) -> Result<(), Trap> {
         let last = addr.wrapping_add(len - 1);
         assert!(

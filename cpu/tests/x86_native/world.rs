@@ -286,6 +286,12 @@ impl Context for Ram<'_> {
     }
     fn protection_changed(&mut self) {}
     fn end_slice(&mut self) {}
+    fn fetch(&mut self, _: &mut dyn Cpu, addr: u64, size: Size) -> Result<u64, Trap> {
+        read(self.0, addr, size).ok_or(FAULT)
+    }
+    fn semihosting(&mut self, _: &mut dyn Cpu, _: u64, _: u64) -> Result<Option<u64>, Trap> {
+        Err(FAULT)
+    }
     fn check(&mut self, _: &mut dyn Cpu, addr: u64, len: u64, _: Access) -> Result<(), Trap> {
         at(self.0, addr, len).map(|_| ()).ok_or(FAULT)
     }

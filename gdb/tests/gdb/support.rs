@@ -89,6 +89,7 @@ impl Folder {
             date_ns: 0,
             drives: Vec::new(),
             tohost: None,
+            semihosting: None,
             cdrom: None,
             testdev: false,
             firmware_files: Vec::new(),

@@ -21,6 +21,7 @@ use crate::machine::Machine;
 use crate::memory::{Guards, Memory};
 use crate::ram::{PAGE, Ram, Region, address_of};
 use crate::schedule::Schedule;
+use crate::semihosting::Semihosting;
 use crate::stops::Watching;
 use crate::symbols::ElfMachine;
 use crate::system::{Mapped, System};
@@ -208,6 +209,10 @@ pub fn build(
         watching: Watching::default(),
         dma_writes: Vec::new(),
         tohost: config.tohost,
+        semihosting: config.semihosting.clone().map(|command_line| Semihosting {
+            command_line,
+            date_ns: config.date_ns,
+        }),
         straddlers: Default::default(),
     };
     load(&mut sys, &images);

@@ -18,7 +18,12 @@ pub(super) const BOARD: Board = Board {
     regions: |config| vec![Region::ram(layout::RAM, config.memory)],
     devices,
     lines: layout::PLIC_SOURCES as usize + 1,
-    hart: |_, id| Box::new(Hart::new(HartConfig::new(id.into()))),
+    hart: |config, id| {
+        Box::new(Hart::new(HartConfig {
+            semihosting: config.semihosting.is_some(),
+            ..HartConfig::new(id.into())
+        }))
+    },
     start,
     layout: &slots::LAYOUT,
 };

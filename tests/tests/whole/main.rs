@@ -7,4 +7,5 @@ mod architecture;
 mod debian;
 mod determinism;
 mod killed;
+mod semihosting;
 mod symbols;

@@ -5,11 +5,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use icount::{Body, Effect, End, Icount, LogReader};
-use machine::history::events_path;
+use icount::{End, Icount};
 use machine::{History, KernelSymbols, Timeline, TimelineOptions, board};
 use tests::debian::{boot, images};
-use tests::recorded::record;
+use tests::recorded::{console, record};
 use tests::ways::With;
 
 /// The kernel's own list, modules and programs for BPF left out.
@@ -38,14 +37,7 @@ fn a_kernels_symbols_are_those_that_it_says_it_has() {
     let dir = folder.path().join("symbols.tick");
     let (finished, end, _) = record(&subject, &dir, With::Jit, 28, &[], 20_000_000_000).unwrap();
     assert_eq!(end, End::PowerOff(0));
-    let log = LogReader::open(&events_path(&dir)).unwrap();
-    let console = log.events_from(Icount(0)).unwrap();
-    let console: Vec<u8> = console
-        .filter_map(|event| match event.unwrap().body {
-            Body::Effect(Effect::ConsoleOut { byte, .. }) => Some(byte),
-            _ => None,
-        })
-        .collect();
+    let console = console(&dir).unwrap();
     let console = String::from_utf8_lossy(&console);
 
     let history = History::open(&dir, With::Jit.engine().unwrap()).unwrap();

@@ -4,10 +4,11 @@ use super::Lifter;
 use crate::ir::{Terminal, TrapValue};
 use crate::riscv64::helper;
 use crate::riscv64::rows::{Csr, CsrImm, X};
-use crate::riscv64::slots::MODE_PRIV;
+use crate::riscv64::slots::{MODE_PRIV, MODE_SEMIHOSTING};
+use crate::riscv64::traps::cause;
 
-/// Exception code of a breakpoint.
-const BREAKPOINT: u64 = 3;
+/// `ebreak`, not compressed.
+const EBREAK: u32 = 0x0010_0073;
 /// Exception code of an environment call from U; S and M follow by privilege.
 const ECALL_FROM_U: u64 = 8;
 
@@ -84,8 +85,13 @@ impl Lifter {
     }
 
     pub fn ebreak(&mut self) {
+        // A compressed one is never a call.
+        if self.mode() & MODE_SEMIHOSTING != 0 && self.insn() == EBREAK {
+            self.call(helper::EBREAK, [None; 3]);
+            return self.end(Terminal::Left);
+        }
         self.end(Terminal::Trap {
-            cause: BREAKPOINT,
+            cause: cause::BREAKPOINT,
             value: TrapValue::Pc,
         });
     }
