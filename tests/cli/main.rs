@@ -9,3 +9,4 @@ mod outside;
 mod recordings;
 mod runs;
 mod support;
+mod x86;

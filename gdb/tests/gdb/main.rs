@@ -12,3 +12,4 @@ mod live;
 mod relay;
 mod smp;
 mod support;
+mod x86;

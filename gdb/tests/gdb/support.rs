@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,14 +9,16 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use firmware::Guest;
+use firmware::{Guest, X86Guest};
 use gdb::{Ended, Listener, Options, serve};
+use machine::board::Images;
+use machine::boot::{Bios, Boot, prepare};
 use machine::engine::{Engine, EngineKind};
 use machine::history::RecordOptions;
 use machine::icount::{End, Icount, ScriptedDoor};
 use machine::snapshot::RecorderOptions;
 use machine::snapshot::grid::Grid;
-use machine::{Config, FirstStep, HartStart, History, Stopped, Stops, Timeline, TimelineOptions};
+use machine::{Config, FirstStep, History, Stopped, Stops, Timeline, TimelineOptions};
 use tempfile::TempDir;
 
 use crate::relay::Relay;
@@ -54,13 +55,31 @@ pub fn engine() -> Engine {
 pub struct Folder {
     dir: TempDir,
     guest: Guest,
+    elf: Vec<u8>,
+    board: &'static str,
 }
 
 impl Folder {
     pub fn new(guest: Guest) -> Folder {
+        let elf = guest.to_elf();
+        Folder::with(guest, elf, "riscv-virt")
+    }
+
+    /// A guest of the PC.
+    pub fn pc(guest: X86Guest) -> Folder {
+        let elf = guest.to_elf();
+        Folder::with(guest.guest, elf, "pc")
+    }
+
+    fn with(guest: Guest, elf: Vec<u8>, board: &'static str) -> Folder {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("guest.elf"), guest.to_elf()).unwrap();
-        Folder { dir, guest }
+        std::fs::write(dir.path().join("guest.elf"), &elf).unwrap();
+        Folder {
+            dir,
+            guest,
+            elf,
+            board,
+        }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -71,30 +90,18 @@ impl Folder {
         self.guest.symbol(name).unwrap()
     }
 
-    fn config(&self, harts: u8) -> Config {
-        Config {
-            board: "riscv-virt".into(),
+    fn machine(&self, harts: u8) -> (Config, Images) {
+        let boot = Boot {
+            board: self.board.into(),
             memory: 16 << 20,
-            harts: (0..harts)
-                .map(|h| HartStart {
-                    pc: self.guest.entry,
-                    args: [h.into(), 0, 0],
-                    mode: machine::config::StartMode::Board,
-                })
-                .collect(),
-            ns_per_step: NonZeroU64::MIN,
+            harts,
+            bios: Bios::None,
+            kernel: Some(self.elf.clone()),
             slice: 5_000,
             schedule_seed: Some(7),
-            seed: 0,
-            date_ns: 0,
-            drives: Vec::new(),
-            tohost: None,
-            semihosting: None,
-            cdrom: None,
-            testdev: false,
-            firmware_files: Vec::new(),
-            on_shutdown: machine::config::OnShutdown::Reset,
-        }
+            ..Boot::default()
+        };
+        prepare(&boot).unwrap()
     }
 
     /// A recording that has just begun.
@@ -106,17 +113,9 @@ impl Folder {
             origin: BTreeMap::new(),
             fsync: false,
         };
-        let images = vec![(self.guest.load, self.guest.image.clone())];
+        let (config, images) = self.machine(harts);
         let door = Box::new(ScriptedDoor::new());
-        History::record(
-            &self.path("r.tick"),
-            &self.config(harts),
-            images,
-            door,
-            engine(),
-            options,
-        )
-        .unwrap()
+        History::record(&self.path("r.tick"), &config, images, door, engine(), options).unwrap()
     }
 
     /// A whole recording, at its beginning; and its end.
