@@ -147,17 +147,21 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Makes it an engine for a guest of this layout.
-    ///
-    /// # Errors
-    /// There is no memory for code.
-    pub(crate) fn bind(&mut self, layout: &'static Layout) -> Result<(), MachineError> {
-        if let Some(passes) = self.translates {
-            let mut jit = Jit::new(layout, CODE_CACHE)?;
-            jit.set_passes(passes);
-            self.jit = Some(Box::new(jit));
+    /// Makes it an engine for a guest of this layout. Where no code can be kept, it interprets; what is computed is
+    /// the same. Yields what the user should hear of that.
+    pub(crate) fn bind(&mut self, layout: &'static Layout) -> Option<String> {
+        let passes = self.translates?;
+        match Jit::new(layout, CODE_CACHE) {
+            Ok(mut jit) => {
+                jit.set_passes(passes);
+                self.jit = Some(Box::new(jit));
+                None
+            }
+            Err(error) => {
+                self.translates = None;
+                Some(format!("{error}; interpreting instead"))
+            }
         }
-        Ok(())
     }
 
     /// Which passes the JIT runs on blocks from now on.

@@ -148,7 +148,7 @@ pub fn build(
 ) -> Result<Machine, MachineError> {
     config.check()?;
     let board = named(&config.board)?;
-    engine.bind(board.layout)?;
+    let note = engine.bind(board.layout);
     let regions = (board.regions)(config);
     let ram = Ram::new(&regions).map_err(|source| MachineError::Memory {
         bytes: config.memory,
@@ -200,7 +200,7 @@ pub fn build(
         leave: false,
         shut_down: false,
         on_shutdown: config.on_shutdown,
-        notes: Default::default(),
+        notes: note.into_iter().collect(),
         left: 0,
         more_steps: 0,
         end_slice: false,
