@@ -241,6 +241,8 @@ impl Machine {
                 let cpu = &mut self.harts[hart];
                 cpu.take_interrupt(&mut self.sys, cause);
                 cpu.retire(0, 1);
+                // The controller that was told shows something else now; what is saved here must know.
+                self.apply_pins();
                 self.sys.at.0 += 1;
                 self.worked = false;
                 self.used(1);
