@@ -1,4 +1,4 @@
-//! Debian's kernel and initial RAM disk as subjects, where `tests/images.sh riscv64` has fetched them.
+//! Debian's kernels and initial RAM disks as subjects, where `tests/images.sh` has fetched them.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -29,6 +29,22 @@ pub fn images(test: &str) -> Option<PathBuf> {
     None
 }
 
+/// The folder of the x86-64 images, `$TICKBACK_IMAGES_X86_64`, else `target/images/x86_64`, if it has these files. A test
+/// that gets `None` has said why, and passes.
+#[must_use]
+pub fn x86_images(test: &str, files: &[&str]) -> Option<PathBuf> {
+    let dir = std::env::var_os("TICKBACK_IMAGES_X86_64").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/images/x86_64"),
+        PathBuf::from,
+    );
+    if files.iter().all(|file| dir.join(file).is_file()) {
+        return Some(dir);
+    }
+    let why = format!("{test}: no images in {} (tests/images.sh x86_64)", dir.display());
+    skipped(&why);
+    None
+}
+
 /// Says that a test was skipped, and why, here and where skipped tests are listed.
 #[allow(clippy::print_stderr)]
 pub fn skipped(why: &str) {
@@ -54,6 +70,33 @@ wait slept
 wait # 
 send poweroff -f\\n
 ";
+
+/// A boot of the amd64 kernel on the PC with these words on its command line, and this console script.
+///
+/// # Errors
+/// The images can't be read or placed.
+pub fn x86_boot(dir: &Path, name: &str, harts: u8, words: &str, script: &str) -> Result<Subject> {
+    let boot = Boot {
+        board: "pc".into(),
+        memory: 256 << 20,
+        harts,
+        kernel: Some(std::fs::read(dir.join("vmlinuz")).context("vmlinuz")?),
+        initrd: Some(std::fs::read(dir.join("initramfs.cpio.gz")).context("initramfs.cpio.gz")?),
+        append: format!("console=ttyS0 {words}"),
+        date_ns: 1_700_000_000_000_000_000,
+        seed: 7,
+        ..Boot::default()
+    };
+    let (config, images) = prepare(&boot)?;
+    Ok(Subject {
+        name: name.into(),
+        config,
+        images,
+        script: script.into(),
+        hot: Vec::new(),
+        watches: Vec::new(),
+    })
+}
 
 /// A boot with these words on the kernel's command line, and this console script.
 ///

@@ -2,9 +2,11 @@
 
 use std::num::NonZeroU64;
 
+use anyhow::Result;
 use firmware::Guest;
 use icount::Door;
 use machine::board::Images;
+use machine::boot::{Bios, Boot, prepare};
 use machine::host::{ClockMode, Console, ConsoleScript, Control, LiveDoor};
 use machine::{Config, HartStart, Watch};
 
@@ -72,6 +74,28 @@ impl Subject {
         }
     }
 
+    /// The demo on the PC.
+    ///
+    /// # Errors
+    /// It can't be placed.
+    pub fn x86_demo() -> Result<Subject> {
+        let demo = firmware::x86_demo();
+        let boot = Boot {
+            board: "pc".into(),
+            memory: 8 << 20,
+            bios: Bios::None,
+            kernel: Some(demo.to_elf()),
+            slice: 5_000,
+            ..Boot::default()
+        };
+        let (config, images) = prepare(&boot)?;
+        let names = ["list_remove", "trap", "work"];
+        let mut subject = Subject::of("x86_demo", &demo.guest, 1, &names, &["list_head", "ticks"]);
+        subject.config = config;
+        subject.images = images;
+        Ok(subject)
+    }
+
     /// With lengths of slices that this seed varies.
     #[must_use]
     pub fn scheduled(mut self, seed: u64) -> Subject {
@@ -93,8 +117,10 @@ impl Subject {
 }
 
 /// The embedded guests.
-#[must_use]
-pub fn embedded() -> Vec<Subject> {
+///
+/// # Errors
+/// One can't be placed.
+pub fn embedded() -> Result<Vec<Subject>> {
     let mut echo = Subject::of(
         "echo",
         &crate::echo::echo(),
@@ -106,7 +132,7 @@ pub fn embedded() -> Vec<Subject> {
         "wait ready\nsend Hello, World: \\n\nwait \\n\nsend the brown fox jumps over 13 LAZY dogs\\n\n\
                    wait lazy\nsend 0123456789abcdefghijklmnopq\n"
             .into();
-    vec![
+    Ok(vec![
         Subject::of(
             "demo",
             &firmware::demo(),
@@ -114,11 +140,12 @@ pub fn embedded() -> Vec<Subject> {
             &["list_remove", "trap", "work"],
             &["list_head", "ticks"],
         ),
+        Subject::x86_demo()?,
         smp(),
         Subject::of("paging", &firmware::paging(), 1, &[], &[]),
         Subject::of("fp_mix", &firmware::fp_mix(), 1, &[], &[]),
         echo,
-    ]
+    ])
 }
 
 /// Four harts that lock, count and pass a token.

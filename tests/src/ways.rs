@@ -6,7 +6,9 @@ use std::sync::Arc;
 use anyhow::{Result, bail, ensure};
 use icount::Icount;
 use machine::icount::End;
-use machine::{AddressKind, Engine, EngineKind, FirstStep, History, Machine, Passes, Stopped, Stops, board};
+use machine::{
+    AddressKind, Config, Engine, EngineKind, FirstStep, History, Machine, Passes, Stopped, Stops, board,
+};
 use snapshot::{PageRef, Root, Tree, whole_root};
 
 use crate::Random;
@@ -215,11 +217,17 @@ impl Run {
     ///
     /// # Errors
     /// Memory can't be read.
-    pub fn whole_root(&mut self, memory: u64) -> Result<Root> {
+    pub fn whole_root(&mut self, config: &Config) -> Result<Root> {
+        let pc = config.board == "pc";
+        let base = if pc { 0 } else { firmware::layout::RAM };
         let mut tree = Tree::new();
-        for page in 0..memory / 4096 {
+        for page in 0..config.memory / 4096 {
+            // The display's window: the RAM below it is nobody's.
+            if pc && (0xa0..0xc0).contains(&page) {
+                continue;
+            }
             let mut bytes = Arc::new([0; 4096]);
-            let addr = firmware::layout::RAM + page * 4096;
+            let addr = base + page * 4096;
             let Some(out) = Arc::get_mut(&mut bytes) else {
                 bail!("a page is shared")
             };
@@ -227,7 +235,9 @@ impl Run {
                 self.machine().debug_read(AddressKind::Physical, addr, out),
                 "page {addr:#x}"
             );
-            tree.set(page, PageRef::of(bytes))?;
+            // Pages are numbered through all of memory, without the hole.
+            let number = if pc && page >= 0xc0 { page - 0x20 } else { page };
+            tree.set(number, PageRef::of(bytes))?;
         }
         Ok(whole_root(tree.root(), &self.machine().save_state()?))
     }

@@ -1,7 +1,7 @@
 //! Debian's kernel: what the campaign does at length, in less than a minute.
 
 use icount::End;
-use tests::debian::{SESSION, boot, images};
+use tests::debian::{SESSION, boot, images, x86_boot, x86_images};
 use tests::recorded::{record, replay, seek};
 use tests::ways::{How, Run, With, compare};
 use tests::{Random, recorded};
@@ -51,4 +51,42 @@ fn an_interpreted_boot_begins_as_a_translated_one() {
         .unwrap();
     let interpreted = Run::live(&subject, With::Interp).and_then(|mut run| run.walk(&How::Straight, &places));
     compare(&seen, &interpreted.unwrap()).unwrap();
+}
+
+#[test]
+fn an_amd64_boot_on_four_processors_replays_and_its_states_are_one() {
+    let name = "an_amd64_boot_on_four_processors_replays_and_its_states_are_one";
+    let Some(images) = x86_images(name, &["vmlinuz", "initramfs.cpio.gz"]) else {
+        return;
+    };
+    let script = "wait tickback: shell ready\nwait # \nsend nproc; poweroff -f\\n\n";
+    let subject = x86_boot(&images, "amd64", 4, "", script).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("amd64.tick");
+    let places = Random(5).places(10, 800_000_000);
+    let (finished, end, seen) = record(&subject, &dir, With::Jit, 26, &places, LIMIT).unwrap();
+    assert_eq!(end, End::PowerOff(0));
+    assert!(finished.position.inputs > 0, "{finished:?}");
+    let Run::Replaying(mut history) = replay(&dir, With::Jit).unwrap() else {
+        panic!()
+    };
+    let verified = history.verify(|_| {}).unwrap();
+    assert_eq!((verified.steps, verified.roots), (finished.at, finished.roots));
+    drop(history);
+    let some: Vec<u64> = places.iter().step_by(3).copied().collect();
+    let expected: Vec<_> = seen.into_iter().step_by(3).collect();
+    compare(&expected, &seek(&dir, With::Jit, &some, true).unwrap()).unwrap();
+}
+
+#[test]
+fn an_interpreted_amd64_boot_begins_as_a_translated_one() {
+    let name = "an_interpreted_amd64_boot_begins_as_a_translated_one";
+    let Some(images) = x86_images(name, &["vmlinuz", "initramfs.cpio.gz"]) else {
+        return;
+    };
+    let subject = x86_boot(&images, "amd64 begins", 4, "", "").unwrap();
+    let places = Random(6).places(10, 40_000_000);
+    let translated = Run::live(&subject, With::Jit).and_then(|mut run| run.walk(&How::Straight, &places));
+    let interpreted = Run::live(&subject, With::Interp).and_then(|mut run| run.walk(&How::Straight, &places));
+    compare(&translated.unwrap(), &interpreted.unwrap()).unwrap();
 }

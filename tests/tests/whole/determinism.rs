@@ -57,7 +57,7 @@ fn reference(subject: Subject) -> Reference {
 }
 
 fn references() -> Vec<Reference> {
-    embedded().into_iter().map(reference).collect()
+    embedded().unwrap().into_iter().map(reference).collect()
 }
 
 impl Reference {
@@ -183,10 +183,9 @@ fn a_state_has_no_past() {
 #[test]
 fn roots_are_of_all_of_memory() {
     for r in references() {
-        let memory = r.subject.config.memory;
         let mut run = Run::live(&r.subject, With::Jit).unwrap();
         let seen = run.walk_and(&How::Straight, &r.places, |run, seen| {
-            let whole = run.whole_root(memory)?;
+            let whole = run.whole_root(&r.subject.config)?;
             anyhow::ensure!(whole == seen.root, "written and not noted, before {}", seen.at);
             Ok(())
         });
@@ -277,7 +276,7 @@ fn a_state_restored_beside_an_event_goes_on_as_before() {
 #[test]
 fn a_new_process_restores_the_same_state() {
     let child = Path::new(env!("CARGO_BIN_EXE_child"));
-    for subject in embedded() {
+    for subject in embedded().unwrap() {
         let r = reference(subject);
         // With snapshots on the way, so that they are what is restored.
         let folder = tempfile::tempdir().unwrap();

@@ -114,7 +114,7 @@ fn a_kernels_symbols_are_those_that_it_says_it_has() {
 
 #[test]
 fn a_guest_that_is_no_linux_has_no_symbols() {
-    let subject = tests::subject::embedded().swap_remove(0);
+    let subject = tests::subject::embedded().unwrap().swap_remove(0);
     let mut run = tests::ways::Run::live(&subject, With::Jit).unwrap();
     run.finish(Icount(10_000_000)).unwrap();
     assert_eq!(run.machine().kernel_symbols(), None);
