@@ -74,7 +74,7 @@ fn damage_is_refused_and_changes_nothing() {
         hart.restore(&saved[..cut]).unwrap_err();
     }
     let mut version = saved.clone();
-    version[0] ^= 2;
+    version[0] ^= 4;
     hart.restore(&version).unwrap_err();
     let mut long = saved.clone();
     long.push(0);
