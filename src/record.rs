@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use icount::End;
@@ -105,7 +104,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
         return Err(Usage(what.into()).into());
     }
     let mut session = Session::start(&arguments.run)?;
-    let door = session.door(Arc::clone(&prepared.drives), prepared.config.ns_per_step);
+    let door = session.door(&prepared)?;
     let (config, folder) = (&prepared.config, &arguments.output);
     let options = arguments.recording.options(prepared.origin);
     let engine = arguments.run.engine;

@@ -1,6 +1,5 @@
 //! `tickback run`: a machine without a recording.
 
-use std::sync::Arc;
 
 use anyhow::Result;
 use icount::End;
@@ -23,7 +22,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<Outcome> {
     let prepared = arguments.machine.prepare()?;
     let mut session = Session::start(&arguments.run)?;
-    let door = session.door(Arc::clone(&prepared.drives), prepared.config.ns_per_step);
+    let door = session.door(&prepared)?;
     let (config, images) = (&prepared.config, prepared.images);
     let mut live: Box<dyn Live> = if arguments.run.check {
         Box::new(Checked::new(config, images, door, arguments.run.engine.both())?)

@@ -1,7 +1,6 @@
 //! A live run from the user's side: keys, signals, the monitor, limits, and how it ended.
 
 use std::io::{IsTerminal, Write};
-use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -10,12 +9,17 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use icount::{DoorError, End, Icount, Input};
+use machine::board;
 use machine::check::{Checked, Lead};
-use machine::host::{ClockMode, Console, ConsoleScript, Control, Drives, HostError, Keyboard, LiveDoor};
+use machine::host::{
+    ClockMode, Console, ConsoleScript, Control, DisplayView, Drives, HostError, Keyboard, LiveDoor,
+};
 use machine::host::{Request, Signals, Stopwatch, keys, read_text, unknown_key};
 use machine::{FirstStep, History, Machine, MachineError, Stopped, Stops};
 
+use crate::boot::Prepared;
 use crate::engine::EngineArgument;
+use crate::outcome::Usage;
 use crate::values::{self, StopAfter, Text};
 
 /// How time passes while the guest idles.
@@ -25,6 +29,15 @@ enum ClockArgument {
     Warp,
     /// It passes as on the host
     Real,
+}
+
+/// Where the guest's display is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DisplayArgument {
+    /// Nowhere: the terminal is the guest's serial console
+    None,
+    /// At the terminal, whose keys are those of the guest's keyboard (pc)
+    Text,
 }
 
 /// How a run goes; nothing here changes what a guest computes from the same inputs.
@@ -40,8 +53,11 @@ pub struct RunArguments {
     /// Idle time of the guest [default: real at a terminal, else warp]
     #[arg(long, value_enum)]
     clock: Option<ClockArgument>,
-    /// Type as this file says: lines `wait TEXT`, `send TEXT`, `key NAME`, `type TEXT`,
-    /// `pause TIME`, with escapes \n \r \t \\ \xNN
+    /// Show the guest's display, if it is in a text mode
+    #[arg(long, value_enum, default_value_t = DisplayArgument::None)]
+    display: DisplayArgument,
+    /// Type as this file says: lines `wait TEXT`, `send TEXT`, `screen TEXT` (wait until the display shows it), `key NAME`,
+    /// `type TEXT`, `pause TIME`, with escapes \n \r \t \\ \xNN
     #[arg(long, value_name = "FILE")]
     console_script: Option<PathBuf>,
     /// End after so many steps (1e9), or at this virtual time (5s, 200ms)
@@ -108,6 +124,7 @@ pub struct Session {
     exit_on: Option<Text>,
     stop_after: Option<StopAfter>,
     stats: bool,
+    view: Option<DisplayView>,
     drives: Arc<Drives>,
     // Last: while the terminal is put back, signals are still caught.
     _signals: Signals,
@@ -119,6 +136,15 @@ impl Session {
         let script = arguments.console_script.as_deref().map(read_script).transpose()?;
         let control = Control::new();
         let terminal = std::io::stdin().is_terminal();
+        let display = arguments.display == DisplayArgument::Text;
+        if display && !(std::io::stdout().is_terminal() && (terminal || script.is_some())) {
+            let what =
+                "--display text needs a terminal; `tickback screen` prints what a recorded display showed";
+            return Err(Usage(what.into()).into());
+        }
+        if display {
+            control.type_keys();
+        }
         // A script types alone, unless a user is there to go on.
         let keyboard = (terminal || script.is_none())
             .then(|| Keyboard::stdin(&control))
@@ -141,17 +167,30 @@ impl Session {
             exit_on: arguments.exit_on.clone(),
             stop_after: arguments.stop_after,
             stats: arguments.stats,
+            view: display.then(|| DisplayView::new(Box::new(std::io::stdout()))),
             drives: Arc::default(),
         })
     }
 
     /// The door through which the user reaches the guest.
-    pub fn door(&mut self, drives: Arc<Drives>, ns_per_step: NonZeroU64) -> LiveDoor {
-        let console = Console::stdout(Some(self.control.clone()));
-        self.drives = Arc::clone(&drives);
+    pub fn door(&mut self, prepared: &Prepared) -> Result<LiveDoor> {
+        let board = &prepared.config.board;
+        if self.view.is_some() && !board::has_display(board)? {
+            let what = format!("--display text: {board} has no display; --machine pc has one");
+            return Err(Usage(what).into());
+        }
+        let console = if self.view.is_some() {
+            Console::none()
+        } else {
+            Console::stdout(Some(self.control.clone()))
+        };
+        self.drives = Arc::clone(&prepared.drives);
         let mut door = LiveDoor::new(self.control.clone(), console)
-            .drives(drives)
-            .clock(self.clock, ns_per_step);
+            .drives(Arc::clone(&prepared.drives))
+            .clock(self.clock, prepared.config.ns_per_step);
+        if let Some(view) = &self.view {
+            door = door.view(view.clone());
+        }
         if let Some(script) = self.script.take() {
             door = door.script(script);
         }
@@ -161,7 +200,7 @@ impl Session {
         if let Some(StopAfter::Time(time)) = self.stop_after {
             door = door.stop_at(time);
         }
-        door
+        Ok(door)
     }
 
     /// Runs until the guest or the user ends it. The caller closes what it recorded.
@@ -185,9 +224,11 @@ impl Session {
         loop {
             let at = live.machine().icount();
             let stopped = live.run(limit.min(at.saturating_add(STRETCH)));
-            for note in live.machine().take_notes() {
-                say(&note);
+            let notes = live.machine().take_notes();
+            if !notes.is_empty() {
+                self.leave_display();
             }
+            notes.iter().for_each(|note| say(note));
             self.drives.write_through(live.machine())?;
             match stopped {
                 Ok(Stopped::End(end)) => return Ok(end),
@@ -205,8 +246,16 @@ impl Session {
         }
     }
 
+    /// Gives the terminal back for a message.
+    fn leave_display(&self) {
+        if let Some(view) = &self.view {
+            view.leave();
+        }
+    }
+
     /// Does what was asked; whether that ends the run.
     fn serve(&self, request: &Request, live: &mut dyn Live) -> Result<bool> {
+        self.leave_display();
         match request {
             Request::Help => {
                 eprint!("{KEYS}");
@@ -230,6 +279,7 @@ impl Session {
         let cause = std::error::Error::source(error)
             .map(ToString::to_string)
             .unwrap_or_default();
+        self.leave_display();
         say(&format!(
             "{error} ({cause}); the guest is paused; Ctrl-A c goes on, Ctrl-A x ends the run"
         ));
@@ -311,6 +361,7 @@ impl Session {
 
     /// For a run that a debugger leads: serves what was asked; whether that ends the run.
     pub fn is_ending(&self) -> bool {
+        self.leave_display();
         while let Some(request) = self.control.take() {
             match request {
                 Request::Help => eprint!("{KEYS}"),

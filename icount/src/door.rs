@@ -23,7 +23,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Effect, Event, Icount, Input, LogError, VirtualTime};
+use crate::{Display, Effect, Event, Icount, Input, LogError, VirtualTime};
 
 /// What the devices can take in at this boundary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -208,6 +208,14 @@ pub trait Door {
     /// went past a logged one.
     fn input(&mut self, at: Icount, time: VirtualTime, ready: Ready) -> Result<Option<Input>, DoorError>;
 
+    /// Whether the machine shall show its display here ([`display`](Self::display)), before it asks for inputs. The
+    /// machine asks at each boundary at which it asks for inputs.
+    fn wants_display(&self, at: Icount, time: VirtualTime) -> bool;
+
+    /// What the machine's display shows at this boundary; `None` if it has none in a text mode. Showing only observes:
+    /// what a door makes of it comes back as inputs.
+    fn display(&mut self, at: Icount, time: VirtualTime, display: Option<&Display>);
+
     /// Where the next input stands, if that is known: the machine must call
     /// [`input`](Self::input) exactly there. Replaying: the next logged one. Live: `None`, and the
     /// run loop polls at least every 10⁶ steps or so. When the position is this boundary and
@@ -280,6 +288,14 @@ impl<D: Door + ?Sized> Door for Box<D> {
 
     fn input(&mut self, at: Icount, time: VirtualTime, ready: Ready) -> Result<Option<Input>, DoorError> {
         (**self).input(at, time, ready)
+    }
+
+    fn wants_display(&self, at: Icount, time: VirtualTime) -> bool {
+        (**self).wants_display(at, time)
+    }
+
+    fn display(&mut self, at: Icount, time: VirtualTime, display: Option<&Display>) {
+        (**self).display(at, time, display);
     }
 
     fn next_input(&self) -> Option<(Icount, VirtualTime)> {

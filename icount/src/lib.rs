@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod display;
 mod door;
 mod event;
 mod kind;
@@ -26,6 +27,7 @@ mod recording;
 mod replaying;
 mod scripted;
 
+pub use display::{Display, Glyph};
 pub use door::{Divergence, Door, DoorError, End, Idle, LogPosition, Ready};
 pub use event::{BLOCK_SIZE, Body, DebuggerWrite, Effect, Event, Input, digest};
 pub use kind::{Kind, KindSet, UnknownKind};

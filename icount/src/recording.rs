@@ -1,7 +1,9 @@
 //! The recording door: a live door whose inputs are logged before anybody sees them, and whose
 //! machine's effects are logged behind.
 
-use crate::{Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, LogWriter, Ready, VirtualTime};
+use crate::{
+    Display, Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, LogWriter, Ready, VirtualTime,
+};
 
 /// Wraps any live door.
 ///
@@ -73,6 +75,14 @@ impl<L: Door> Door for Recording<L> {
         }
         self.log.input(at, time, input)?;
         Ok(self.held.take())
+    }
+
+    fn wants_display(&self, at: Icount, time: VirtualTime) -> bool {
+        self.live.wants_display(at, time)
+    }
+
+    fn display(&mut self, at: Icount, time: VirtualTime, display: Option<&Display>) {
+        self.live.display(at, time, display);
     }
 
     fn next_input(&self) -> Option<(Icount, VirtualTime)> {

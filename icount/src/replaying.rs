@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use crate::log::EffectStream;
 use crate::{
-    Divergence, Door, DoorError, Effect, End, Event, Icount, Idle, Input, LogPosition, LogReader, Ready,
-    VirtualTime,
+    Display, Divergence, Door, DoorError, Effect, End, Event, Icount, Idle, Input, LogPosition, LogReader,
+    Ready, VirtualTime,
 };
 
 /// How many events before a divergence are reported.
@@ -145,6 +145,12 @@ impl Door for Replaying {
         self.inputs += 1;
         Ok(Some(input))
     }
+
+    fn wants_display(&self, _: Icount, _: VirtualTime) -> bool {
+        false
+    }
+
+    fn display(&mut self, _: Icount, _: VirtualTime, _: Option<&Display>) {}
 
     fn next_input(&self) -> Option<(Icount, VirtualTime)> {
         self.log

@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::{BLOCK_SIZE, Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, Ready, VirtualTime};
+use crate::{
+    BLOCK_SIZE, Display, Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, Ready, VirtualTime,
+};
 
 /// When a scripted byte may be delivered, at the earliest: the UART must have room too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +91,12 @@ impl Door for ScriptedDoor {
         self.position.inputs += 1;
         Ok(Some(Input::Console { port: 0, byte }))
     }
+
+    fn wants_display(&self, _: Icount, _: VirtualTime) -> bool {
+        false
+    }
+
+    fn display(&mut self, _: Icount, _: VirtualTime, _: Option<&Display>) {}
 
     /// `None`, as of any live door: whether the UART will have room is not known.
     fn next_input(&self) -> Option<(Icount, VirtualTime)> {

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use icount::{Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, LogReader, Ready, VirtualTime};
+use icount::{
+    Display, Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, LogReader, Ready, VirtualTime,
+};
 
 /// A door behind a lock that is never contended.
 pub(crate) struct Shared<D>(Arc<Mutex<D>>);
@@ -29,6 +31,12 @@ impl<D: Door> Door for Shared<D> {
     }
     fn input(&mut self, at: Icount, time: VirtualTime, ready: Ready) -> Result<Option<Input>, DoorError> {
         self.with(|d| d.input(at, time, ready))
+    }
+    fn wants_display(&self, at: Icount, time: VirtualTime) -> bool {
+        self.with(|d| d.wants_display(at, time))
+    }
+    fn display(&mut self, at: Icount, time: VirtualTime, display: Option<&Display>) {
+        self.with(|d| d.display(at, time, display));
     }
     fn next_input(&self) -> Option<(Icount, VirtualTime)> {
         self.with(|d| d.next_input())
@@ -77,6 +85,10 @@ impl Door for Severed {
     fn input(&mut self, _: Icount, _: VirtualTime, _: Ready) -> Result<Option<Input>, DoorError> {
         Ok(None)
     }
+    fn wants_display(&self, _: Icount, _: VirtualTime) -> bool {
+        false
+    }
+    fn display(&mut self, _: Icount, _: VirtualTime, _: Option<&Display>) {}
     fn next_input(&self) -> Option<(Icount, VirtualTime)> {
         None
     }

@@ -363,6 +363,11 @@ impl Machine {
     }
 
     fn inputs(&mut self) -> Result<(), MachineError> {
+        let (at, time) = (self.sys.at, self.sys.time());
+        if self.sys.door.wants_display(at, time) {
+            let display = self.display();
+            self.sys.door.display(at, time, display.as_ref());
+        }
         loop {
             let wiring = &self.sys.wiring;
             let ready = Ready {

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use icount::{
-    Body, Door, DoorError, Due, Effect, End, Event, Icount, Idle, Input, LogPosition, LogReader, LogWriter,
-    Ready, ScriptedDoor, VirtualTime,
+    Body, Display, Door, DoorError, Due, Effect, End, Event, Icount, Idle, Input, LogPosition, LogReader,
+    LogWriter, Ready, ScriptedDoor, VirtualTime,
 };
 use machine::board::{self, Images};
 use machine::check::Checked;
@@ -466,6 +466,12 @@ impl Door for Altered {
             Input::Console { port, byte: b'b' } => Input::Console { port, byte: b'c' },
             other => other,
         }))
+    }
+    fn wants_display(&self, at: Icount, time: VirtualTime) -> bool {
+        self.0.wants_display(at, time)
+    }
+    fn display(&mut self, at: Icount, time: VirtualTime, display: Option<&Display>) {
+        self.0.display(at, time, display);
     }
     fn next_input(&self) -> Option<(Icount, VirtualTime)> {
         self.0.next_input()

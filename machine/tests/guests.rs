@@ -4,7 +4,7 @@
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex};
 
-use icount::{Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, Ready, VirtualTime};
+use icount::{Display, Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, Ready, VirtualTime};
 use machine::{Config, FirstStep, HartStart, Machine, Stopped, Stops};
 use machine::{Engine, EngineKind};
 
@@ -22,6 +22,10 @@ impl Door for Quiet {
     fn input(&mut self, _: Icount, _: VirtualTime, _: Ready) -> Result<Option<Input>, DoorError> {
         Ok(None)
     }
+    fn wants_display(&self, _: Icount, _: VirtualTime) -> bool {
+        false
+    }
+    fn display(&mut self, _: Icount, _: VirtualTime, _: Option<&Display>) {}
     fn next_input(&self) -> Option<(Icount, VirtualTime)> {
         None
     }

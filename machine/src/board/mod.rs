@@ -37,6 +37,8 @@ pub(crate) struct Board {
     pub name: &'static str,
     /// The most drives.
     pub drives: usize,
+    /// Whether it has a display.
+    pub display: bool,
     /// Memory, given its size.
     pub regions: fn(&Config) -> Vec<Region>,
     /// Devices and how they are connected.
@@ -113,6 +115,14 @@ pub(crate) fn named(name: &str) -> Result<Board, MachineError> {
 /// There is no such board.
 pub fn most_drives(board: &str) -> Result<usize, MachineError> {
     Ok(named(board)?.drives)
+}
+
+/// Whether a board has a display.
+///
+/// # Errors
+/// There is no such board.
+pub fn has_display(board: &str) -> Result<bool, MachineError> {
+    Ok(named(board)?.display)
 }
 
 /// How an ELF file says that it is for the processors of a board.

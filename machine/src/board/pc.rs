@@ -28,6 +28,7 @@ pub(super) const BOARD: Board = Board {
     name: "pc",
     // Cards of the PCI bus, but for the entropy source.
     drives: pci::MAX_CARDS - 1,
+    display: true,
     regions,
     devices,
     lines: layout::IOAPIC_INPUTS as usize,

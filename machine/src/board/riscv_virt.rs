@@ -15,6 +15,7 @@ pub(super) const BOARD: Board = Board {
     name: "riscv-virt",
     // One virtio slot is the entropy source's.
     drives: layout::VIRTIO_COUNT as usize - 1,
+    display: false,
     regions: |config| vec![Region::ram(layout::RAM, config.memory)],
     devices,
     lines: layout::PLIC_SOURCES as usize + 1,

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use icount::{
-    Divergence, Door, DoorError, Effect, End, Event, Icount, Idle, Input, LogPosition, Ready, VirtualTime,
+    Display, Divergence, Door, DoorError, Effect, End, Event, Icount, Idle, Input, LogPosition, Ready,
+    VirtualTime,
 };
 
 /// Events before a difference that are reported.
@@ -123,6 +124,14 @@ impl<D: Door> Door for Leading<D> {
         Ok(input)
     }
 
+    fn wants_display(&self, at: Icount, time: VirtualTime) -> bool {
+        self.door.wants_display(at, time)
+    }
+
+    fn display(&mut self, at: Icount, time: VirtualTime, display: Option<&Display>) {
+        self.door.display(at, time, display);
+    }
+
     fn next_input(&self) -> Option<(Icount, VirtualTime)> {
         self.door.next_input()
     }
@@ -226,6 +235,12 @@ impl Door for Following {
             Ok(Some(input))
         })
     }
+
+    fn wants_display(&self, _: Icount, _: VirtualTime) -> bool {
+        false
+    }
+
+    fn display(&mut self, _: Icount, _: VirtualTime, _: Option<&Display>) {}
 
     fn next_input(&self) -> Option<(Icount, VirtualTime)> {
         self.0.with(|q| q.inputs.front().copied())

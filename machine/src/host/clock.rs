@@ -34,6 +34,16 @@ impl Tick {
         self.due_at(Instant::now())
     }
 
+    /// Whether a period has passed; asking changes nothing.
+    pub(crate) fn is_due(&self) -> bool {
+        self.last.elapsed() >= self.period
+    }
+
+    /// The next tick comes one period from now.
+    pub(crate) fn restart(&mut self) {
+        self.last = Instant::now();
+    }
+
     fn due_at(&mut self, now: Instant) -> bool {
         let due = now.duration_since(self.last) >= self.period;
         if due {

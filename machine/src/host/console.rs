@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use icount::{Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, Ready, VirtualTime};
+use icount::{Display, Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, Ready, VirtualTime};
 
 use super::control::{Control, Request};
 
@@ -163,6 +163,14 @@ impl<D: Door> Door for Shown<D> {
     fn input(&mut self, at: Icount, time: VirtualTime, ready: Ready) -> Result<Option<Input>, DoorError> {
         self.console.poll()?;
         self.inner.input(at, time, ready)
+    }
+
+    fn wants_display(&self, at: Icount, time: VirtualTime) -> bool {
+        self.inner.wants_display(at, time)
+    }
+
+    fn display(&mut self, at: Icount, time: VirtualTime, display: Option<&Display>) {
+        self.inner.display(at, time, display);
     }
 
     fn next_input(&self) -> Option<(Icount, VirtualTime)> {

@@ -52,6 +52,8 @@ struct State {
     monitor: bool,
     lines: Vec<u8>,
     script: Option<String>,
+    /// What the user types are keys of the guest's keyboard, not bytes of its console.
+    display: bool,
 }
 
 #[derive(Debug, Default)]
@@ -226,6 +228,16 @@ impl Control {
         self.0.typed.store(true, Ordering::Release);
         self.0.changed.notify_all();
         true
+    }
+
+    /// From now on what a user types at a terminal are keys of the guest's keyboard.
+    pub fn type_keys(&self) {
+        self.state().display = true;
+    }
+
+    /// Whether what is typed are keys.
+    pub(crate) fn types_keys(&self) -> bool {
+        self.state().display
     }
 
     /// The next byte typed for the guest.

@@ -13,11 +13,12 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use icount::{Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, Ready, VirtualTime};
+use icount::{Display, Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, Ready, VirtualTime};
 
 use super::clock::Tick;
 use super::console::Console;
 use super::control::{Control, Request};
+use super::display::{self, DisplayView};
 use super::drive::Drives;
 use super::matcher::Matcher;
 use super::script::{ConsoleScript, Typed};
@@ -62,6 +63,7 @@ pub struct LiveDoor {
     debt: Duration,
     /// When a machine that idles is to come back.
     look: Tick,
+    view: Option<DisplayView>,
 }
 
 impl LiveDoor {
@@ -83,7 +85,15 @@ impl LiveDoor {
             ready: Ready::default(),
             debt: Duration::ZERO,
             look: Tick::new(LONGEST_WAIT),
+            view: None,
         }
+    }
+
+    /// With a terminal that shows the machine's display.
+    #[must_use]
+    pub fn view(mut self, view: DisplayView) -> Self {
+        self.view = Some(view);
+        self
     }
 
     /// With the images of drives.
@@ -198,6 +208,22 @@ impl Door for LiveDoor {
         Ok(typed.map(|typed| self.hand_out(typed)))
     }
 
+    fn wants_display(&self, _: Icount, time: VirtualTime) -> bool {
+        self.script.as_ref().is_some_and(|script| script.looks(time))
+            || self.view.as_ref().is_some_and(DisplayView::due)
+    }
+
+    fn display(&mut self, at: Icount, time: VirtualTime, display: Option<&Display>) {
+        if let Some(script) = self.script.as_mut().filter(|script| script.looks(time))
+            && script.look(at, time, display)
+        {
+            self.tell_script();
+        }
+        if let Some(view) = self.view.as_ref().filter(|view| view.due()) {
+            view.show(display);
+        }
+    }
+
     fn next_input(&self) -> Option<(Icount, VirtualTime)> {
         let scripted = self.script.as_ref().and_then(ConsoleScript::next_input);
         let stop = self.stop_at.map(|stop| {
@@ -210,14 +236,15 @@ impl Door for LiveDoor {
 
     fn idle(
         &mut self,
-        _at: Icount,
+        at: Icount,
         now: VirtualTime,
         deadline: Option<VirtualTime>,
     ) -> Result<Idle, DoorError> {
         self.console.flush()?;
         let mut scripted = self.script.as_ref().and_then(ConsoleScript::due);
-        if !self.ready.console && deadline.is_none() {
-            // No hart will ever make room for the byte.
+        let stuck = self.script.as_ref().is_some_and(|script| script.has_seen(at));
+        if (!self.ready.console || stuck) && deadline.is_none() {
+            // No hart will ever make room for the byte, or change what the script looks at.
             scripted = None;
         }
         if self.is_time_up(now) {
@@ -235,10 +262,12 @@ impl Door for LiveDoor {
         let start = Instant::now();
         let owed = self.debt.min(limit.unwrap_or_default());
         let asked = limit.map_or(Duration::MAX, |limit| limit - owed);
-        let whole = self
-            .control
-            .wait(Some(asked.min(LONGEST_WAIT)), self.ready.console)
-            && asked <= LONGEST_WAIT;
+        let longest = if self.view.is_some() {
+            display::PERIOD
+        } else {
+            LONGEST_WAIT
+        };
+        let whole = self.control.wait(Some(asked.min(longest)), self.ready.console) && asked <= longest;
         let elapsed = start.elapsed();
         self.debt = Duration::ZERO;
         if self.look.due() {
@@ -287,6 +316,9 @@ impl Door for LiveDoor {
     }
 
     fn finish(&mut self, _: Icount, _: VirtualTime, _: End) -> Result<(), DoorError> {
+        if let Some(view) = &self.view {
+            view.leave();
+        }
         self.console.flush()
     }
 }

@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::control::{Control, Request};
 use super::error::HostError;
 use super::terminal::Terminal;
+use super::typing;
 
 const CTRL_A: u8 = 0x01;
 
@@ -54,6 +55,7 @@ impl Keyboard {
             control: control.clone(),
             terminal: terminal.clone(),
             escaped: false,
+            keys: Vec::new(),
         };
         let thread = thread::Builder::new()
             .name("keyboard".into())
@@ -111,6 +113,8 @@ struct Reader {
     terminal: Option<Arc<Terminal>>,
     /// The key before was Ctrl-A.
     escaped: bool,
+    /// What was typed for the guest's keyboard and is not pressed yet.
+    keys: Vec<u8>,
 }
 
 impl Reader {
@@ -154,13 +158,31 @@ impl Reader {
     }
 
     fn take(&mut self, bytes: &[u8]) -> bool {
+        let done = self.take_each(bytes);
+        if !self.keys.is_empty() {
+            self.control
+                .press(&typing::strokes(&std::mem::take(&mut self.keys)));
+        }
+        done
+    }
+
+    /// A byte for the guest; `false` if nobody takes bytes any more.
+    fn guest_byte(&mut self, byte: u8) -> bool {
+        if self.terminal.is_some() && self.control.types_keys() {
+            self.keys.push(byte);
+            return true;
+        }
+        self.control.type_byte(byte)
+    }
+
+    fn take_each(&mut self, bytes: &[u8]) -> bool {
         for (index, &byte) in bytes.iter().enumerate() {
             if self.control.in_monitor() {
                 self.control.monitor_bytes(&bytes[index..]);
                 return true;
             }
             if self.terminal.is_none() {
-                if !self.control.type_byte(byte) {
+                if !self.guest_byte(byte) {
                     return false;
                 }
                 continue;
@@ -168,7 +190,7 @@ impl Reader {
             if !self.escaped {
                 self.escaped = byte == CTRL_A;
                 if !self.escaped {
-                    self.control.type_byte(byte);
+                    self.guest_byte(byte);
                 }
                 continue;
             }
@@ -184,11 +206,11 @@ impl Reader {
                     self.control.enter_monitor();
                 }
                 CTRL_A => {
-                    self.control.type_byte(CTRL_A);
+                    self.guest_byte(CTRL_A);
                 }
                 other => {
-                    self.control.type_byte(CTRL_A);
-                    self.control.type_byte(other);
+                    self.guest_byte(CTRL_A);
+                    self.guest_byte(other);
                 }
             }
         }

@@ -17,6 +17,7 @@
 mod clock;
 mod console;
 mod control;
+mod display;
 mod door;
 mod drive;
 mod error;
@@ -26,11 +27,13 @@ mod matcher;
 mod script;
 mod signals;
 mod terminal;
+mod typing;
 
 pub use clock::{Stopwatch, Tick, date};
 pub use console::{Console, Shown};
 pub use control::{Control, Request};
 pub use devices::pc::keys;
+pub use display::DisplayView;
 pub use door::{ClockMode, LiveDoor};
 pub use drive::{DriveImage, Drives};
 pub use error::HostError;

@@ -8,10 +8,11 @@
 //! send poweroff\n
 //! ```
 //!
-//! A line is `wait TEXT`, `send TEXT`, `key NAME`, `type TEXT` or `pause TIME`. A text is the rest of the line after one
+//! A line is `wait TEXT`, `send TEXT`, `screen TEXT`, `key NAME`, `type TEXT` or `pause TIME`. A text is the rest of the line after one
 //! space, with the escapes `\n \r \t \0 \\ \xNN`. `key` presses and releases a key of the keyboard, or several together
 //! (`ctrl-alt-delete`); `type` presses the keys that make a text; `pause` lets virtual time pass (`500ms`, `2s`). Blank lines and lines that start with `#` are skipped. A wait is over when its text
-//! has come out of the console after the text of the wait before it.
+//! has come out of the console after the text of the wait before it. `screen` waits until a row of the machine's display
+//! holds its text, for which it looks every [`LOOK_TIME`].
 //!
 //! **When a byte is sent depends on virtual time alone**: the first comes [`PAUSE`] steps after the text
 //! that was waited for, the next ones a [`BYTE_TIME`] apart, and one for which the UART has no room is
@@ -21,7 +22,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
 use devices::pc::keys::{self, Stroke};
-use icount::{Icount, Ready, VirtualTime};
+use icount::{Display, Icount, Ready, VirtualTime};
 
 use super::matcher::Matcher;
 
@@ -35,8 +36,11 @@ const BYTE_TIME: u64 = 86_806;
 /// Virtual nanoseconds between two strokes of keys.
 const KEY_TIME: u64 = 20_000_000;
 
+/// Virtual nanoseconds between two looks at the display.
+const LOOK_TIME: u64 = 20_000_000;
+
 /// The steps that there are, for messages.
-const STEPS: &str = "wait TEXT, send TEXT, key NAME, type TEXT or pause TIME";
+const STEPS: &str = "wait TEXT, send TEXT, screen TEXT, key NAME, type TEXT or pause TIME";
 
 /// What is wrong with a script, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +58,7 @@ enum Step {
     Send { text: Vec<u8> },
     Press { keys: VecDeque<Stroke> },
     Pause { ns: u64 },
+    Screen { line: usize, text: String },
 }
 
 /// What a script types.
@@ -77,6 +82,8 @@ pub struct ConsoleScript {
     ns_per_step: NonZeroU64,
     /// Where the door was last asked.
     asked: (Icount, VirtualTime),
+    /// Where it last looked at the display in vain.
+    looked: Option<Icount>,
 }
 
 impl ConsoleScript {
@@ -109,6 +116,10 @@ impl ConsoleScript {
                 "type" => Step::Press {
                     keys: keys::text(&words()).into(),
                 },
+                "screen" => Step::Screen {
+                    line: number,
+                    text: words(),
+                },
                 "pause" => Step::Pause {
                     ns: duration(words().trim()).map_err(error)?,
                 },
@@ -121,6 +132,7 @@ impl ConsoleScript {
             due: None,
             ns_per_step: NonZeroU64::MIN,
             asked: (Icount::ZERO, VirtualTime::ZERO),
+            looked: None,
         };
         script.arm(VirtualTime::ZERO);
         Ok(script)
@@ -145,12 +157,13 @@ impl ConsoleScript {
         if self.matcher.is_none() {
             self.matcher = self.steps.iter().find_map(|step| match step {
                 Step::Wait { text, .. } => Some(Matcher::new(text)),
-                Step::Send { .. } | Step::Press { .. } | Step::Pause { .. } => None,
+                Step::Send { .. } | Step::Press { .. } | Step::Pause { .. } | Step::Screen { .. } => None,
             });
         }
         self.due = match self.steps.front() {
             Some(Step::Send { .. } | Step::Press { .. }) => self.due.or(Some(self.after_pause(time))),
             Some(Step::Pause { ns }) => Some(time.saturating_add(*ns)),
+            Some(Step::Screen { .. }) => Some(time.saturating_add(LOOK_TIME)),
             Some(Step::Wait { .. }) | None => None,
         };
     }
@@ -172,6 +185,33 @@ impl ConsoleScript {
         matched
     }
 
+    /// Whether it is to see the display now.
+    pub(crate) fn looks(&self, time: VirtualTime) -> bool {
+        let looks = matches!(self.steps.front(), Some(Step::Screen { .. }));
+        looks && self.due.is_some_and(|due| due <= time)
+    }
+
+    /// Looks at the display; whether that ends a wait.
+    pub(crate) fn look(&mut self, at: Icount, time: VirtualTime, display: Option<&Display>) -> bool {
+        let Some(Step::Screen { text, .. }) = self.steps.front() else {
+            return false;
+        };
+        self.due = Some(time.saturating_add(LOOK_TIME));
+        if !display.is_some_and(|display| display.shows(text)) {
+            self.looked = Some(at);
+            return false;
+        }
+        self.steps.pop_front();
+        self.due = None;
+        self.arm(time);
+        true
+    }
+
+    /// Whether it has looked at the display at this boundary in vain: until a step is made, it will look no other.
+    pub(crate) fn has_seen(&self, at: Icount) -> bool {
+        matches!(self.steps.front(), Some(Step::Screen { .. })) && self.looked == Some(at)
+    }
+
     /// What is due at this boundary, if anything is.
     pub(crate) fn next(&mut self, at: Icount, time: VirtualTime, ready: Ready) -> Option<Typed> {
         self.asked = (at, time);
@@ -179,7 +219,7 @@ impl ConsoleScript {
             return None;
         }
         let (typed, over) = match self.steps.front_mut()? {
-            Step::Wait { .. } => return None,
+            Step::Wait { .. } | Step::Screen { .. } => return None,
             Step::Pause { .. } => (None, true),
             Step::Send { text } => {
                 self.due = Some(time.saturating_add(BYTE_TIME));
@@ -223,6 +263,12 @@ impl ConsoleScript {
                 format!("waiting for \"{}\" (line {line})", text.escape_ascii())
             }
             Step::Send { text } => format!("sending \"{}\"", text.escape_ascii()),
+            Step::Screen { line, text } => {
+                format!(
+                    "waiting for \"{}\" on the display (line {line})",
+                    text.escape_debug()
+                )
+            }
             Step::Press { .. } => "pressing keys".into(),
             Step::Pause { .. } => "pausing".into(),
         })
@@ -320,6 +366,41 @@ mod tests {
         assert!(error.to_string().contains("no key 'nonsense'"), "{error}");
     }
 
+    #[test]
+    fn the_display_is_looked_at_until_it_shows_the_text() {
+        let display = |text: &str| Display {
+            rows: vec![
+                text.chars()
+                    .map(|character| icount::Glyph {
+                        character,
+                        foreground: 7,
+                        background: 0,
+                    })
+                    .collect(),
+            ],
+            cursor: None,
+        };
+        let mut script = ConsoleScript::parse("screen GRUB\nkey down").unwrap();
+        assert_eq!(script.due(), Some(VirtualTime(LOOK_TIME)));
+        assert!(!script.looks(VirtualTime(LOOK_TIME - 1)) && script.looks(VirtualTime(LOOK_TIME)));
+        let now = VirtualTime(LOOK_TIME);
+        assert!(!script.look(Icount(5), now, None));
+        assert!(script.has_seen(Icount(5)) && !script.has_seen(Icount(6)) && !script.looks(now));
+        assert_eq!(script.next(Icount(5), now, READY), None);
+        let now = VirtualTime(2 * LOOK_TIME);
+        assert!(!script.look(Icount(6), now, Some(&display("SeaBIOS"))));
+        assert_eq!(
+            script.pending().unwrap(),
+            "waiting for \"GRUB\" on the display (line 1)"
+        );
+        let now = VirtualTime(3 * LOOK_TIME);
+        assert!(script.look(Icount(7), now, Some(&display("  GNU GRUB 2.12"))));
+        let due = VirtualTime(3 * LOOK_TIME + PAUSE);
+        assert_eq!(script.due(), Some(due));
+        let down = keys::combination("down").unwrap()[0];
+        assert_eq!(script.next(Icount(9), due, READY), Some(Typed::Key(down)));
+    }
+
     fn feed(script: &mut ConsoleScript, text: &str, time: u64) {
         for byte in text.bytes() {
             script.feed(byte, VirtualTime(time));
@@ -339,7 +420,7 @@ mod tests {
         let error = ConsoleScript::parse("# hi\n\nwait x\nsnd y\n").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "line 4: 'snd' is no step: wait TEXT, send TEXT, key NAME, type TEXT or pause TIME"
+            "line 4: 'snd' is no step: wait TEXT, send TEXT, screen TEXT, key NAME, type TEXT or pause TIME"
         );
         assert_eq!(ConsoleScript::parse("wait").unwrap_err().line, 1);
         assert_eq!(ConsoleScript::parse("send \\z").unwrap_err().line, 1);
