@@ -1,6 +1,5 @@
 //! `tickback run`: a machine without a recording.
 
-
 use anyhow::Result;
 use icount::End;
 use machine::board;

@@ -173,6 +173,12 @@ impl Cache {
         unsafe { std::slice::from_raw_parts(self.write.start.add(at), len) }
     }
 
+    /// Where the jump goes whose 32-bit displacement is at address `at`.
+    pub fn target(&self, at: u64) -> u64 {
+        let bytes = self.bytes(at, 4).try_into().unwrap_or_default();
+        (at + 4).wrapping_add(i64::from(i32::from_le_bytes(bytes)) as u64)
+    }
+
     /// Rewrites the 32-bit displacement at address `at`, so that the jump that it ends goes to `target`.
     pub fn patch(&mut self, at: u64, target: u64) {
         let index = (at - self.base()) as usize;

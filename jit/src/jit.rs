@@ -1,10 +1,16 @@
 //! The code cache from outside: blocks by key, exits by number, links, flushes.
 //!
-//! A block is found by its *physical* page, so that all address spaces share it. All blocks of a page are
-//! dropped together; links stay within a page, so none dangles. A block that straddles two pages is
-//! dropped with either, and is never the target of a link.
+//! A block is found by its *physical* page, so that all address spaces share it. Links stay within a
+//! page. When a page changes, the blocks of it that aren't what it holds any more are dropped, with the links to them. A block that straddles
+//! two pages is dropped with either, and is never the target of a link.
+//!
+//! A dropped block is parked with the bytes that it was made from: where the same bytes are met again under its key it
+//! comes back as it was ([`Jit::revive`]). Code that is patched to and fro, and pages that come back with the same program
+//! then cost a comparison, not a translation.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 use cpu::ir::Block;
 use cpu::{Env, Exit, Layout, Trap};
@@ -102,6 +108,8 @@ pub struct Stats {
     pub stops: u64,
     /// Blocks that did not fit in the budget.
     pub tails: u64,
+    /// Dropped blocks that came back.
+    pub revived: u64,
 }
 
 /// What an exit number means.
@@ -120,9 +128,11 @@ pub(crate) enum ExitKind {
     Stop,
     Next,
     /// A direct jump within the page, of the block of this id, whose displacement is at this address.
+    /// `unlinked` is where the jump goes while it isn't linked, once it has been.
     Link {
         block: u32,
         at: u64,
+        unlinked: Option<u64>,
     },
     Dispatch,
     /// A constant trap; `None`: its value is the program counter.
@@ -139,7 +149,13 @@ struct Compiled {
     len: u32,
     insns: u8,
     live: bool,
+    exits: Range<u32>,
+    /// The guest's bytes, if it may be parked.
+    source: Option<Box<[u8]>>,
 }
+
+/// The most versions of a block that are parked; the oldest gives way.
+const VERSIONS: usize = 4;
 
 #[derive(Default)]
 struct PageBlocks {
@@ -171,6 +187,8 @@ pub struct Jit {
     pages: Vec<Option<Box<PageBlocks>>>,
     /// Blocks by a hash of their keys: a guess at what [`Jit::find`] looks for.
     guesses: Box<[Guess]>,
+    /// Dropped blocks that can come back.
+    parked: BTreeMap<BlockKey, Vec<u32>>,
     exits: Vec<ExitRecord>,
     generation: u32,
     generator: Generator,
@@ -198,6 +216,7 @@ impl Jit {
             blocks: Vec::new(),
             pages: Vec::new(),
             guesses: vec![Cell::new(None); GUESSES].into_boxed_slice(),
+            parked: BTreeMap::new(),
             exits: Vec::new(),
             generation: 0,
             generator: Generator::new(layout),
@@ -250,6 +269,69 @@ impl Jit {
         }
     }
 
+    /// A block is buried, and comes back where its bytes do.
+    fn park(&mut self, index: u32) {
+        self.bury(index);
+        let block = &self.blocks[index as usize];
+        if block.source.is_none() {
+            return;
+        }
+        let versions = self.parked.entry(block.key).or_default();
+        if versions.len() == VERSIONS {
+            versions.remove(0);
+        }
+        versions.push(index);
+        // What it jumped to may not come back, or as something else.
+        self.unlink(index, |_| true);
+    }
+
+    /// Takes the links of a block back that go to page offsets which are `gone`.
+    fn unlink(&mut self, index: u32, gone: impl Fn(i32) -> bool) {
+        let Range { start, end } = self.blocks[index as usize].exits;
+        for exit in &self.exits[start as usize..end as usize] {
+            if let ExitRecord {
+                kind:
+                    ExitKind::Link {
+                        at,
+                        unlinked: Some(home),
+                        ..
+                    },
+                target: Some(target),
+                ..
+            } = *exit
+                && gone(target)
+            {
+                self.cache.patch(at, home);
+            }
+        }
+    }
+
+    /// Brings back the block of that key which was made from the bytes at the start of `bytes`, if one was dropped.
+    /// Yields it and the number of its bytes.
+    pub fn revive(&mut self, key: BlockKey, bytes: &[u8]) -> Option<(BlockId, usize)> {
+        let versions = self.parked.get_mut(&key)?;
+        let blocks = &self.blocks;
+        let source = |index: u32| blocks[index as usize].source.as_deref();
+        let at = versions
+            .iter()
+            .position(|index| source(*index).is_some_and(|source| bytes.starts_with(source)))?;
+        let index = versions.remove(at);
+        if versions.is_empty() {
+            self.parked.remove(&key);
+        }
+        let block = &mut self.blocks[index as usize];
+        block.live = true;
+        let len = block.source.as_ref().map_or(0, |source| source.len());
+        self.stats.revived += 1;
+        self.insert(key, index);
+        Some((self.id(index), len))
+    }
+
+    /// Says which bytes of its page a block was made from, so that it can be parked: not for one that straddles.
+    pub fn set_source(&mut self, block: BlockId, bytes: &[u8]) {
+        self.blocks[block.index as usize].source = Some(bytes.into());
+    }
+
     /// Host address of a block's entry, for [`crate::tlb::CodeSpace::insert`] and [`Jit::run`].
     pub fn entry(&self, block: BlockId) -> u64 {
         block.entry
@@ -278,11 +360,12 @@ impl Jit {
         let first_exit = self.exits.len();
         for exit in &out.exits {
             let mut record = exit.record;
-            if let ExitKind::Link { at, .. } = record.kind {
+            if let ExitKind::Link { at, unlinked, .. } = record.kind {
                 // The generator says where in the hot part; links are never cold.
                 record.kind = ExitKind::Link {
                     block: id,
                     at: entry + at,
+                    unlinked,
                 };
             }
             self.exits.push(record);
@@ -299,6 +382,8 @@ impl Jit {
             len: len as u32,
             insns: block.steps() as u8,
             live: true,
+            exits: first_exit as u32..self.exits.len() as u32,
+            source: None,
         };
         self.blocks.push(compiled);
         self.insert(key, id);
@@ -379,14 +464,15 @@ impl Jit {
         if site.generation != self.generation {
             return;
         }
-        let Some(&ExitRecord {
-            kind: ExitKind::Link { block, at },
+        let Some(ExitRecord {
+            kind: ExitKind::Link { block, at, unlinked },
             target,
             ..
-        }) = self.exits.get(site.exit as usize)
+        }) = self.exits.get_mut(site.exit as usize)
         else {
             return;
         };
+        let (block, at, target) = (*block, *at, *target);
         let (from, to) = (&self.blocks[block as usize], &self.blocks[to.index as usize]);
         let wanted = BlockKey { next: None, ..to.key };
         let here = BlockKey {
@@ -396,29 +482,62 @@ impl Jit {
         };
         if from.live && to.live && wanted == to.key && wanted == here && target == Some(to.key.offset.into())
         {
+            unlinked.get_or_insert_with(|| self.cache.target(at));
             self.cache.patch(at, to.entry);
         }
     }
 
-    /// Drops all blocks made from a RAM page. Whoever caches entries must forget them. Not while a block of
-    /// it runs: leave it first.
-    pub fn drop_page(&mut self, page: u64) {
-        let Some(dropped) = self.pages.get_mut(page as usize).and_then(Option::take) else {
-            return;
+    /// Drops the blocks made from a RAM page that aren't what it holds now (`bytes`), and all that straddle. Whoever caches
+    /// entries must forget those of the page. Not while a block of it runs: leave it first. Yields which bytes of the page
+    /// the blocks were made from that stay.
+    pub fn drop_page(&mut self, page: u64, bytes: &[u8]) -> Vec<Range<usize>> {
+        let Some(found) = self.pages.get_mut(page as usize).and_then(Option::take) else {
+            return Vec::new();
         };
-        for (key, id) in dropped.own {
-            self.bury(id);
+        let PageBlocks { mut own, tails } = *found;
+        let (mut kept, mut dropped) = (Vec::new(), Vec::new());
+        own.retain(|&(key, id)| {
+            let start = usize::from(key.offset);
+            let range = self.blocks[id as usize]
+                .source
+                .as_deref()
+                .map(|source| (source, start..start + source.len()))
+                .filter(|(source, range)| bytes.get(range.clone()) == Some(*source))
+                .map(|(_, range)| range);
+            let Some(range) = range else {
+                dropped.push((key, id));
+                return false;
+            };
+            kept.push(range);
+            true
+        });
+        for &(key, id) in &dropped {
+            self.park(id);
             if let Some(other) = key.next.filter(|n| *n != page) {
                 self.page(other).tails.retain(|t| *t != id);
             }
         }
-        for id in dropped.tails {
+        for id in tails {
             self.bury(id);
             let key = self.blocks[id as usize].key;
             if key.page != page {
                 self.page(key.page).own.retain(|(_, own)| *own != id);
             }
         }
+        for &(key, id) in &own {
+            let gone = |target: i32| {
+                let to = BlockKey {
+                    offset: target as u16,
+                    ..key
+                };
+                dropped.iter().any(|(key, _)| *key == to)
+            };
+            self.unlink(id, gone);
+        }
+        if !own.is_empty() {
+            self.page(page).own = own;
+        }
+        kept
     }
 
     /// Drops all blocks. Whoever caches entries must forget them.
@@ -432,6 +551,7 @@ impl Jit {
         self.blocks.clear();
         self.guesses.iter().for_each(|guess| guess.set(None));
         self.pages.clear();
+        self.parked.clear();
         self.exits.clear();
         for (number, kind) in [
             (EXIT_STOP, ExitKind::Stop),

@@ -94,7 +94,10 @@ fn deliver(run: &mut Running, trap: Trap, left: &mut u64) -> Option<Came> {
 
 fn drop_stale(engine: &mut Engine, sys: &mut System) {
     for page in sys.memory.take_stale_code() {
-        engine.drop_page(page);
+        let bytes = sys.memory.ram().page(page);
+        for kept in engine.drop_page(page, &bytes[..]) {
+            sys.memory.guard_code(page, kept.start as u64, kept.end as u64);
+        }
         // Jump caches know straddlers into this page by the page of their first half.
         for first in sys.straddlers.remove(&page).unwrap_or_default() {
             sys.memory.drop_code_of(first);
@@ -205,6 +208,13 @@ fn translate(
         return Ok(Ok(entry));
     }
     let bytes = run.sys.memory.ram().page(page);
+    if let Some((entry, len)) = engine.revive(key, &bytes[usize::from(offset)..]) {
+        let start = u64::from(offset);
+        run.sys.memory.guard_code(page, start, start + len as u64);
+        let link = site.map(|site| (site, key));
+        remember(engine, run, code, (pc, entry), cached, link);
+        return Ok(Ok(entry));
+    }
     let (key, block) = match run.cpu.lift(mode, offset, &bytes, None) {
         Lifted::Block(block) => (key, block),
         Lifted::NeedsNextPage => match straddler(engine, run, code, key, pc, &bytes) {
@@ -218,7 +228,8 @@ fn translate(
         .insns
         .last()
         .map_or(0, |insn| u64::from(insn.offset) + u64::from(insn.len));
-    let (entry, kept) = engine.add(key, block)?;
+    let source = bytes.get(usize::from(offset)..end as usize);
+    let (entry, kept) = engine.add(key, block, source.filter(|_| key.next.is_none()))?;
     if !kept {
         run.sys.memory.forget_all_code();
         run.sys.straddlers.clear();

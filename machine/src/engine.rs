@@ -4,7 +4,8 @@
 //! what jump caches hold. The JIT's engine interprets too: the tail of a budget that doesn't hold a whole
 //! block, so that a run ends exactly where it must.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use cpu::interp::Scratch;
 use cpu::ir::Block;
@@ -20,6 +21,8 @@ const CODE_CACHE: usize = 256 << 20;
 #[derive(Default)]
 struct Interp {
     by_key: BTreeMap<BlockKey, u64>,
+    /// Those that straddle, by their second page.
+    tails: BTreeMap<u64, BTreeSet<BlockKey>>,
     /// By number; number 0 is never used, so that an empty jump-cache entry is no block.
     blocks: Vec<Option<Block>>,
     scratch: Scratch,
@@ -41,6 +44,9 @@ impl Interp {
         self.blocks.push(Some(block));
         let entry = self.blocks.len() as u64 - 1;
         self.by_key.insert(key, entry);
+        if let Some(second) = key.next {
+            self.tails.entry(second).or_default().insert(key);
+        }
         entry
     }
 
@@ -58,13 +64,7 @@ impl Interp {
             next: Some(u64::MAX),
         };
         let own: Vec<BlockKey> = self.by_key.range(first..=last).map(|(k, _)| *k).collect();
-        // Straddlers into the page begin at the end of whatever page; they are few.
-        let tails: Vec<BlockKey> = self
-            .by_key
-            .keys()
-            .filter(|k| k.next == Some(page))
-            .copied()
-            .collect();
+        let tails = self.tails.remove(&page).unwrap_or_default();
         for key in own.into_iter().chain(tails) {
             if let Some(entry) = self.by_key.remove(&key) {
                 self.blocks[entry as usize] = None;
@@ -74,6 +74,7 @@ impl Interp {
 
     fn flush(&mut self) {
         self.by_key.clear();
+        self.tails.clear();
         self.blocks.truncate(1);
     }
 
@@ -195,18 +196,37 @@ impl Engine {
         }
     }
 
-    /// Takes in a block. `false`: the cache was full, and all that it held is gone.
-    pub(crate) fn add(&mut self, key: BlockKey, block: Block) -> Result<(u64, bool), MachineError> {
+    /// The entry of a block that was dropped and is what `bytes`, which begin at its first, mean again; and the number
+    /// of its bytes.
+    pub(crate) fn revive(&mut self, key: BlockKey, bytes: &[u8]) -> Option<(u64, usize)> {
+        let jit = self.jit.as_mut()?;
+        let (id, len) = jit.revive(key, bytes)?;
+        Some((jit.entry(id), len))
+    }
+
+    /// Takes in a block, made from `source` within one page, or from two (`None`). `false`: the cache was full, and all that it
+    /// held is gone.
+    pub(crate) fn add(
+        &mut self,
+        key: BlockKey,
+        block: Block,
+        source: Option<&[u8]>,
+    ) -> Result<(u64, bool), MachineError> {
         let Some(jit) = &mut self.jit else {
             return Ok((self.interp.add(key, block), true));
         };
-        if let Ok(id) = jit.compile(key, &block, &self.breakpoints) {
-            return Ok((jit.entry(id), true));
+        let (id, kept) = match jit.compile(key, &block, &self.breakpoints) {
+            Ok(id) => (id, true),
+            Err(_) => {
+                jit.flush();
+                self.interp.flush();
+                (jit.compile(key, &block, &self.breakpoints)?, false)
+            }
+        };
+        if let Some(source) = source {
+            jit.set_source(id, source);
         }
-        jit.flush();
-        self.interp.flush();
-        let id = jit.compile(key, &block, &self.breakpoints)?;
-        Ok((jit.entry(id), false))
+        Ok((jit.entry(id), kept))
     }
 
     /// Makes a direct jump go straight to a block.
@@ -218,12 +238,14 @@ impl Engine {
         }
     }
 
-    /// Throws away the code of a RAM page.
-    pub(crate) fn drop_page(&mut self, page: u64) {
+    /// Throws away the code of a RAM page that `bytes`, which it holds now, no longer mean. Yields which bytes the code
+    /// was made from that stays.
+    pub(crate) fn drop_page(&mut self, page: u64, bytes: &[u8]) -> Vec<Range<usize>> {
         self.interp.drop_page(page);
-        if let Some(jit) = &mut self.jit {
-            jit.drop_page(page);
-        }
+        self.jit
+            .as_mut()
+            .map(|jit| jit.drop_page(page, bytes))
+            .unwrap_or_default()
     }
 
     /// Throws away everything.

@@ -15,7 +15,7 @@
 //! The invariant that makes the TLBs coherent: while a translation is cached, every table page that its
 //! walk read has `TABLE` set and lists the space as its user.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bitflags::bitflags;
 use cpu::ir::Size;
@@ -72,6 +72,15 @@ const fn granules(first: u64, last: u64) -> u64 {
     (u64::MAX << (first / 64)) & (u64::MAX >> (63 - last / 64))
 }
 
+/// The bytes from `first` to `last` of a page in words of 64 bits, a bit a byte: indices and masks.
+fn bits(first: u64, last: u64) -> impl Iterator<Item = (usize, u64)> {
+    (first / 64..=last / 64).map(move |word| {
+        let from = first.saturating_sub(word * 64);
+        let to = (last - word * 64).min(63);
+        (word as usize, granules(from * 64, to * 64))
+    })
+}
+
 /// Memory. See the module's documentation.
 pub struct Memory {
     ram: Ram,
@@ -82,6 +91,8 @@ pub struct Memory {
     touched: BTreeSet<u32>,
     /// Of each page, which of its 64 granules of 64 bytes code was translated from.
     granules: Vec<u64>,
+    /// Of each page with granules, which of its bytes.
+    code_bytes: BTreeMap<u64, Box<[u64; 64]>>,
     tables: Tables,
     data: Lru<Space>,
     code: Lru<CodeSpace>,
@@ -105,6 +116,7 @@ impl Memory {
             dirty: Vec::new(),
             touched: BTreeSet::new(),
             granules: vec![0; pages],
+            code_bytes: BTreeMap::new(),
             tables: Tables::new(),
             data: Lru::new(SPACES),
             code: Lru::new(SPACES),
@@ -174,6 +186,7 @@ impl Memory {
             guards.remove(Guards::CODE);
         }
         self.granules.fill(0);
+        self.code_bytes.clear();
     }
 
     /// Caches a data translation, with write access only if the page has no guard, and notes who depends
@@ -318,7 +331,10 @@ impl Memory {
         if guards.contains(Guards::CODE) {
             let start = addr.max(self.ram.address_of(page)) % PAGE;
             let end = (addr + len - 1).min(self.ram.address_of(page) + PAGE - 1) % PAGE;
-            if self.granules[page as usize] & granules(start, end) != 0 {
+            if self.granules[page as usize] & granules(start, end) != 0
+                && self.is_code(page, start, end)
+                && value.is_none_or(|value| !self.holds(addr, len, value))
+            {
                 self.code_changes(page);
             }
         }
@@ -327,11 +343,28 @@ impl Memory {
         }
     }
 
-    /// Code was translated from bytes `start..end` of a page: stores to them make it stale. (A store beside
+    /// Whether code was translated from any byte from `first` to `last` of a page.
+    fn is_code(&self, page: u64, first: u64, last: u64) -> bool {
+        self.code_bytes
+            .get(&page)
+            .is_some_and(|bytes| bits(first, last).any(|(word, mask)| bytes[word] & mask != 0))
+    }
+
+    /// Whether memory holds `value` in the `len` bytes at `addr` already.
+    fn holds(&self, addr: u64, len: u64, value: u64) -> bool {
+        let size = [Size::B1, Size::B2, Size::B4, Size::B8]
+            .into_iter()
+            .find(|size| size.bytes() == len);
+        size.is_some_and(|size| self.ram.read(addr, size) == value & size.mask())
+    }
+
+    /// Code was translated from bytes `start..end` of a page: stores that change them make it stale. (A store beside
     /// them only takes the slow path, so that data on a page with code doesn't have it translated again and
     /// again.)
     pub fn guard_code(&mut self, page: u64, start: u64, end: u64) {
         self.granules[page as usize] |= granules(start, end - 1);
+        let bytes = self.code_bytes.entry(page).or_insert_with(|| Box::new([0; 64]));
+        bits(start, end - 1).for_each(|(word, mask)| bytes[word] |= mask);
         self.guard(page, Guards::CODE);
     }
 
@@ -339,6 +372,7 @@ impl Memory {
     fn code_changes(&mut self, page: u64) {
         self.guards[page as usize].remove(Guards::CODE);
         self.granules[page as usize] = 0;
+        self.code_bytes.remove(&page);
         self.stale_code.push(page);
         self.code.iter_mut().for_each(|space| space.drop_code(page));
         self.leave = true;

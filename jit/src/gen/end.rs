@@ -91,7 +91,15 @@ impl Generator {
         // The part is hot, so that this is its offset from the entry.
         let at = jump.at as u64;
         self.aside(&[jump], |g| {
-            g.exit(ExitKind::Link { block: 0, at }, 0, Some(target.0));
+            g.exit(
+                ExitKind::Link {
+                    block: 0,
+                    at,
+                    unlinked: None,
+                },
+                0,
+                Some(target.0),
+            );
             Ends::Here
         });
     }

@@ -50,7 +50,7 @@ fn compare(jit: &mut Jit, seed: u64, passes: Passes, budget: u64) {
             jit.compile(key, &b, &breakpoints).unwrap()
         }
     };
-    jit.drop_page(seed);
+    jit.drop_page(seed, &[]);
     let mut our_budget = budget;
     let entry = jit.entry(id);
     let mut our_exit = Exit::Next;

@@ -1,5 +1,5 @@
 //! Programs of several blocks on two pages, with links, the jump cache, a block that straddles the pages,
-//! and code dropped and flushed in between: against the interpreter.
+//! and code changed back and forth, dropped and flushed in between: against the interpreter.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,10 @@ use crate::world::{LAYOUT, PAGE, World};
 const FRAMES: [u64; 2] = [5, 9];
 
 struct Program {
-    /// By offset from the first page.
-    blocks: BTreeMap<u64, Block>,
+    /// By offset from the first page: two versions of each.
+    blocks: BTreeMap<u64, [Block; 2]>,
+    /// What stands in memory where the blocks begin: which version there is.
+    bytes: [[u8; 0x1000]; 2],
 }
 
 impl Program {
@@ -28,53 +30,80 @@ impl Program {
             .collect();
         let mut blocks = BTreeMap::new();
         for &start in &starts {
-            let straddles = start == 0xffe;
-            let n = if straddles { 1 } else { 1 + rng.below(6) as usize };
-            let mut b = block_of(rng, n);
-            if straddles {
-                if let Some(second) = b.insns.get(1) {
-                    b.ops.truncate(second.first_op.into());
-                    b.insns.truncate(1);
-                    b.terminal = Terminal::Dispatch(Target(0));
-                }
-                b.insns[0].len = 4;
-            }
-            let page = start & 0x1000;
-            for insn in &mut b.insns {
-                insn.offset += (start & 0xfff) as u16;
-            }
-            b.straddles = straddles;
-            let mut target = || Target((rng.pick(&starts) as i64 - page as i64) as i32);
-            let (t, u) = (target(), target());
-            let chosen = rng.below(8);
-            b.terminal = match b.terminal {
-                Terminal::Branch {
-                    cond, width, a, b: y, ..
-                } => Terminal::Branch {
-                    cond,
-                    width,
-                    a,
-                    b: y,
-                    taken: t,
-                    fall: u,
-                },
-                Terminal::Jump(_) if chosen < 4 => Terminal::Jump(t),
-                Terminal::Dispatch(_) => Terminal::Dispatch(t),
-                Terminal::Left => Terminal::Left,
-                Terminal::Trap { cause, value } => Terminal::Trap { cause, value },
-                _ => {
-                    b.ops.push(Op::Page(t.0));
-                    Terminal::Indirect(Val(b.ops.len() as u16 - 1))
-                }
-            };
-            b.verify().unwrap();
-            blocks.insert(start, b);
+            let versions = [(); 2].map(|()| Program::block(rng, start, &starts));
+            blocks.insert(start, versions);
         }
-        Program { blocks }
+        Program {
+            blocks,
+            bytes: [[0; 0x1000]; 2],
+        }
+    }
+
+    fn block(rng: &mut Rng, start: u64, starts: &[u64]) -> Block {
+        let straddles = start == 0xffe;
+        let n = if straddles { 1 } else { 1 + rng.below(6) as usize };
+        let mut b = block_of(rng, n);
+        if straddles {
+            if let Some(second) = b.insns.get(1) {
+                b.ops.truncate(second.first_op.into());
+                b.insns.truncate(1);
+                b.terminal = Terminal::Dispatch(Target(0));
+            }
+            b.insns[0].len = 4;
+        }
+        let page = start & 0x1000;
+        for insn in &mut b.insns {
+            insn.offset += (start & 0xfff) as u16;
+        }
+        b.straddles = straddles;
+        let mut target = || Target((rng.pick(starts) as i64 - page as i64) as i32);
+        let (t, u) = (target(), target());
+        let chosen = rng.below(8);
+        b.terminal = match b.terminal {
+            Terminal::Branch {
+                cond, width, a, b: y, ..
+            } => Terminal::Branch {
+                cond,
+                width,
+                a,
+                b: y,
+                taken: t,
+                fall: u,
+            },
+            Terminal::Jump(_) if chosen < 4 => Terminal::Jump(t),
+            Terminal::Dispatch(_) => Terminal::Dispatch(t),
+            Terminal::Left => Terminal::Left,
+            Terminal::Trap { cause, value } => Terminal::Trap { cause, value },
+            _ => {
+                b.ops.push(Op::Page(t.0));
+                Terminal::Indirect(Val(b.ops.len() as u16 - 1))
+            }
+        };
+        b.verify().unwrap();
+        b
+    }
+
+    /// Memory from an address of the program on, to the end of its page.
+    fn bytes_at(&self, pc: u64) -> &[u8] {
+        &self.bytes[(pc >> 12 & 1) as usize][(pc & 0xfff) as usize..]
+    }
+
+    fn get(&self, pc: u64) -> Option<&Block> {
+        let versions = self.blocks.get(&pc.wrapping_sub(PAGE))?;
+        Some(&versions[self.bytes_at(pc)[0] as usize])
     }
 
     fn at(&self, pc: u64) -> &Block {
-        &self.blocks[&(pc - PAGE)]
+        self.get(pc).unwrap()
+    }
+
+    /// Some blocks become their other version.
+    fn change(&mut self, rng: &mut Rng) {
+        for start in self.blocks.keys() {
+            if rng.below(4) == 0 {
+                self.bytes[(start >> 12) as usize][(start & 0xfff) as usize] ^= 1;
+            }
+        }
     }
 }
 
@@ -89,11 +118,8 @@ fn after(world: &mut World, exit: Exit, budget: &mut u64) {
 
 /// Where to go on if the pc isn't the start of a block: leaving in the middle of one is.
 fn block_at(program: &Program, pc: u64) -> Option<Block> {
-    if let Some(b) = program.blocks.get(&pc.wrapping_sub(PAGE)) {
-        return Some(b.clone());
-    }
-    // The rest of a block, whose values would be gone: go on elsewhere.
-    None
+    // The rest of a block's values would be gone: go on elsewhere.
+    program.get(pc).cloned()
 }
 
 fn interpret(program: &Program, world: &mut World, mut budget: u64) {
@@ -115,19 +141,23 @@ fn step(program: &Program, world: &mut World, scratch: &mut interp::Scratch, bud
     after(world, exit, budget);
 }
 
+/// As a machine does when code was written.
+fn drop_changed(program: &Program, world: &mut World, jit: &mut Jit) {
+    for (frame, bytes) in FRAMES.iter().zip(&program.bytes) {
+        jit.drop_page(*frame, bytes);
+        world.jumps.drop_code(*frame);
+    }
+}
+
 fn translate(program: &Program, world: &mut World, jit: &mut Jit, rng: &mut Rng, mut budget: u64) {
     let mut scratch = interp::Scratch::default();
     let mut site: Option<LinkSite> = None;
     while budget > 0 {
         match rng.below(200) {
             0 => {
-                let frame = rng.pick(&FRAMES);
-                jit.drop_page(frame);
-                world.jumps.drop_code(frame);
-                // A straddler is cached under its first page.
-                world.jumps.drop_code(FRAMES[0]);
+                drop_changed(program, world, jit);
             }
-            1 => {
+            1 if rng.below(10) == 0 => {
                 jit.flush();
                 world.jumps.drop_all_code();
             }
@@ -160,9 +190,15 @@ fn translate(program: &Program, world: &mut World, jit: &mut Jit, rng: &mut Rng,
                     mode: 3,
                     next,
                 };
-                let id = jit
-                    .find(key)
-                    .unwrap_or_else(|| jit.compile(key, &block, &[]).unwrap());
+                let bytes = program.bytes_at(pc);
+                let known = jit.find(key).or_else(|| jit.revive(key, bytes).map(|(id, _)| id));
+                let id = known.unwrap_or_else(|| {
+                    let id = jit.compile(key, &block, &[]).unwrap();
+                    if !block.straddles {
+                        jit.set_source(id, &bytes[..1]);
+                    }
+                    id
+                });
                 if let Some(site) = site {
                     jit.link(site, id);
                 }
@@ -199,7 +235,7 @@ fn programs_agree_with_the_interpreter() {
         .unwrap_or(400);
     for seed in 1..count {
         let mut rng = Rng(seed * 0x1234_5678);
-        let program = Program::random(&mut rng);
+        let mut program = Program::random(&mut rng);
         jit.flush();
         jit.set_passes(if seed % 5 == 0 {
             Passes::none()
@@ -211,14 +247,18 @@ fn programs_agree_with_the_interpreter() {
         ours.fill_tlb();
         ours.regs[LAYOUT.pc] = PAGE;
         theirs.regs[LAYOUT.pc] = PAGE;
-        let steps = 3000 + rng.below(20);
-        interpret(&program, &mut theirs, steps);
-        translate(&program, &mut ours, &mut jit, &mut rng, steps);
-        ours.compare(&theirs, &|| format!("program {seed}"));
+        for round in 0..6 {
+            let steps = 500 + rng.below(20);
+            interpret(&program, &mut theirs, steps);
+            translate(&program, &mut ours, &mut jit, &mut rng, steps);
+            ours.compare(&theirs, &|| format!("program {seed}, round {round}"));
+            program.change(&mut rng);
+            drop_changed(&program, &mut ours, &mut jit);
+        }
     }
     let stats = jit.stats();
     assert!(
-        stats.links > 1000 && stats.misses > 100 && stats.tails > 0,
+        stats.links > 1000 && stats.misses > 100 && stats.tails > 0 && stats.revived > 100,
         "{stats:?}"
     );
 }

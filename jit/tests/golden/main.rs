@@ -70,7 +70,7 @@ impl Engine for Translated {
         });
         let entry = self.jit.entry(id);
         let ran = self.jit.run(world, entry, budget);
-        self.jit.drop_page(key.page);
+        self.jit.drop_page(key.page, &[]);
         match ran {
             Ran::Exit(exit) => exit,
             Ran::Link(_) => Exit::Next,

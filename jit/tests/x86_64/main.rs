@@ -70,7 +70,7 @@ impl Engine for Translator {
                 self.jit.compile(key, block, &[]).unwrap()
             }
         };
-        self.jit.drop_page(key.page);
+        self.jit.drop_page(key.page, &[]);
         let regs = world.regs();
         tlb::set_data(regs, &self.space);
         tlb::set_jumps(regs, &self.jumps);
