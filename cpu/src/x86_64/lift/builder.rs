@@ -25,6 +25,8 @@ pub(crate) struct Lifter {
     held: [Option<Val>; SLOTS],
     /// Constants made so far.
     constants: Vec<(u64, Val)>,
+    /// Values of which the low 32 bits were extended last: from, to.
+    extended: [(Val, Val); 4],
     /// What made the flags, where that is known.
     pub(super) cc: Option<Cc>,
     /// No x87 exception can be pending here: it was looked for.
@@ -42,6 +44,7 @@ impl Lifter {
             bytes: [0; 15],
             held: [None; SLOTS],
             constants: Vec::with_capacity(16),
+            extended: [(Val(u16::MAX), Val(0)); 4],
             cc: None,
             none_pending: false,
             terminal: None,
@@ -249,11 +252,30 @@ impl Lifter {
     pub fn un(&mut self, un: Un, v: Val) -> Val {
         match self.def(v) {
             Op::Const(c) => self.constant(eval_un(un, c)),
+            // A register is often copied to several others.
+            _ if un == Un::Zext32 => {
+                if let Some((_, to)) = self.extended.iter().find(|(from, _)| *from == v) {
+                    return *to;
+                }
+                let to = self.op(Op::Un(un, v));
+                self.extended.rotate_right(1);
+                self.extended[0] = (v, to);
+                to
+            }
             _ => self.op(Op::Un(un, v)),
         }
     }
 
+    /// What an operation of `width` may read in the place of a value: it sees no extension of 32 bits.
+    fn seen(&self, width: Width, v: Val) -> Val {
+        match self.def(v) {
+            Op::Un(Un::Zext32 | Un::Sext32, inner) if width == Width::W32 => inner,
+            _ => v,
+        }
+    }
+
     pub fn bin(&mut self, bin: Bin, width: Width, a: Val, b: Val) -> Val {
+        let (a, b) = (self.seen(width, a), self.seen(width, b));
         match (self.def(a), self.def(b)) {
             (_, Op::Const(c)) => self.bin_constant(bin, width, a, c),
             (Op::Const(c), _) if is_commutative(bin) => self.bin_constant(bin, width, b, c),
@@ -265,6 +287,7 @@ impl Lifter {
 
     /// An operation whose second operand is a constant, which becomes an op only if it is needed.
     pub fn bin_constant(&mut self, bin: Bin, width: Width, a: Val, c: u64) -> Val {
+        let a = self.seen(width, a);
         let neutral = match bin {
             Bin::Add
             | Bin::Sub

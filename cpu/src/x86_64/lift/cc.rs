@@ -74,7 +74,16 @@ impl Lifter {
         if cc.kind != Kind::Flags {
             self.set(CC_DST, cc.r);
         }
-        if cc.kind != Kind::Logic {
+        // A logical operation has no second one; but flags that a rotate made, dear and void now, need not be made.
+        if cc.kind != Kind::Logic
+            || matches!(
+                self.cc,
+                Some(Cc {
+                    kind: Kind::Flags,
+                    ..
+                })
+            )
+        {
             self.set(CC_SRC, cc.s);
         }
         self.cc = Some(cc);
