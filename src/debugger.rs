@@ -11,6 +11,7 @@ use machine::{History, Timeline, TimelineOptions};
 use crate::engine::EngineArgument;
 use crate::outcome::{Outcome, Usage};
 use crate::session::{Session, say};
+use crate::values;
 
 /// Debug a recording with gdb, in both directions
 ///
@@ -20,7 +21,7 @@ use crate::session::{Session, say};
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// The recording's folder
-    #[arg(value_name = "RECORDING")]
+    #[arg(value_name = "RECORDING", value_parser = values::recording)]
     recording: PathBuf,
     /// Where gdb connects: HOST:PORT, a port, or a unix socket's path
     #[arg(long, default_value = "127.0.0.1:1234", value_name = "ADDRESS")]

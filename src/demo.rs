@@ -18,6 +18,7 @@ use machine::{AddressKind, Backward, FirstStep, History, Stopped, Stops, Timelin
 use crate::engine::EngineArgument;
 use crate::listing::Listing;
 use crate::outcome::Outcome;
+use crate::private;
 use crate::record::RecordingArguments;
 
 /// Record, replay and debug backwards a small guest that comes with the program
@@ -123,7 +124,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     match &arguments.output {
         Some(folder) => {
             let elf = folder.join("demo.elf");
-            std::fs::write(&elf, &demo.elf).with_context(|| format!("can't write {}", elf.display()))?;
+            private::write(&elf, &demo.elf)?;
             out.line("== the same by hand, with gdb:")?;
             out.line(&format!(
                 "tickback gdb {} --listen 127.0.0.1:1234",

@@ -19,10 +19,10 @@ use crate::values;
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// One recording's folder
-    #[arg(value_name = "A")]
+    #[arg(value_name = "A", value_parser = values::recording)]
     a: PathBuf,
     /// The other one's
-    #[arg(value_name = "B")]
+    #[arg(value_name = "B", value_parser = values::recording)]
     b: PathBuf,
     /// As a JSON object
     #[arg(long)]

@@ -10,12 +10,13 @@ use snapshot::Checkpoints;
 
 use crate::listing::Listing;
 use crate::outcome::Outcome;
+use crate::values;
 
 /// Say what a recording is of
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// The recording's folder
-    #[arg(value_name = "RECORDING")]
+    #[arg(value_name = "RECORDING", value_parser = values::recording)]
     recording: PathBuf,
     /// As a JSON object
     #[arg(long)]

@@ -15,7 +15,7 @@ use crate::values;
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// The recording's folder
-    #[arg(value_name = "RECORDING")]
+    #[arg(value_name = "RECORDING", value_parser = values::recording)]
     recording: PathBuf,
     /// From this icount on
     #[arg(long, default_value = "0", value_name = "N", value_parser = values::number)]

@@ -15,6 +15,8 @@ mod info;
 mod listing;
 mod log;
 mod outcome;
+mod private;
+mod progress;
 mod record;
 mod replay;
 mod run;
@@ -23,6 +25,7 @@ mod session;
 mod snapshots;
 mod symbols;
 mod values;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -69,6 +72,7 @@ enum Command {
     Snapshots(snapshots::Arguments),
     Screen(screen::Arguments),
     Symbols(symbols::Arguments),
+    Verify(verify::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -96,6 +100,7 @@ fn main() -> ExitCode {
         Command::Snapshots(arguments) => snapshots::run(&arguments),
         Command::Screen(arguments) => screen::run(&arguments),
         Command::Symbols(arguments) => symbols::run(&arguments),
+        Command::Verify(arguments) => verify::run(&arguments),
     };
     match result {
         Ok(outcome) => outcome.code(),

@@ -10,6 +10,7 @@ use machine::{History, MachineError};
 use crate::engine::EngineArgument;
 use crate::outcome::Outcome;
 use crate::session::say;
+use crate::values;
 
 /// Replay a recording, checking every event and every snapshot
 ///
@@ -17,7 +18,7 @@ use crate::session::say;
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// The recording's folder
-    #[arg(value_name = "RECORDING")]
+    #[arg(value_name = "RECORDING", value_parser = values::recording)]
     recording: PathBuf,
     /// What executes the guest's instructions
     #[arg(long, value_enum, default_value_t = EngineArgument::Jit)]

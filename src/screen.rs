@@ -15,7 +15,7 @@ use crate::values::{self, Place};
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// The recording's folder
-    #[arg(value_name = "RECORDING")]
+    #[arg(value_name = "RECORDING", value_parser = values::recording)]
     recording: PathBuf,
     /// When: an icount, a part of the recording (50%), or `end`
     #[arg(long, default_value = "end", value_name = "N|P%|end", value_parser = values::place)]

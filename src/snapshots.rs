@@ -9,6 +9,7 @@ use snapshot::Checkpoints;
 use crate::listing::{Listing, Reader};
 use crate::outcome::Outcome;
 use crate::session::say;
+use crate::values;
 
 /// List the snapshots of a recording
 ///
@@ -16,7 +17,7 @@ use crate::session::say;
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// The recording's folder
-    #[arg(value_name = "RECORDING")]
+    #[arg(value_name = "RECORDING", value_parser = values::recording)]
     recording: PathBuf,
     /// A JSON object a line
     #[arg(long)]

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use machine::{History, Timeline, TimelineOptions};
 
 use crate::engine::EngineArgument;
 use crate::outcome::Outcome;
+use crate::private;
 use crate::session::say;
 use crate::values::{self, Place};
 
@@ -19,7 +20,7 @@ use crate::values::{self, Place};
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// The recording's folder
-    #[arg(value_name = "RECORDING")]
+    #[arg(value_name = "RECORDING", value_parser = values::recording)]
     recording: PathBuf,
     /// The file to write
     #[arg(long, short, value_name = "FILE")]
@@ -44,8 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     let symbols = symbols
         .ok_or_else(|| anyhow!("no kallsyms found at icount {at}: is a Linux kernel running then?"))?;
     let output = &arguments.output;
-    std::fs::write(output, symbols.to_elf(machine))
-        .with_context(|| format!("can't write {}", output.display()))?;
+    private::write(output, &symbols.to_elf(machine))?;
     if let Some(banner) = &symbols.banner {
         say(banner);
     }

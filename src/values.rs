@@ -36,6 +36,17 @@ fn decimal(digits: &str, exponent: u32) -> Option<u64> {
     value.checked_mul(10u64.checked_pow(left)?)
 }
 
+/// The folder of a recording.
+pub fn recording(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.is_file() {
+        return Err(format!(
+            "{text} is a file, and a recording is a folder: a packed one is opened by `tickback unpack {text} -o FOLDER` first"
+        ));
+    }
+    Ok(path)
+}
+
 /// Bytes, with K, M or G for powers of 1024.
 fn bytes(text: &str) -> Option<u64> {
     let upper = text.to_ascii_uppercase();

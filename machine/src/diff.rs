@@ -181,3 +181,34 @@ pub fn diff(
     report.settle();
     Ok(report)
 }
+
+/// The first step in `from..to` of a recording that two engines execute differently, `from` being a snapshot's; `None` if
+/// they agree, or if one of them departs from the recording before a difference is seen.
+///
+/// # Errors
+/// The recording can't be read.
+pub fn engines_part(
+    dir: &Path,
+    engines: [Engine; 2],
+    from: Icount,
+    to: Icount,
+    context: u64,
+) -> Result<Option<Parting>, Failed> {
+    let [a, b] = engines;
+    let open = |engine| History::open(dir, engine).map_err(blame(dir));
+    let mut search = Search {
+        sides: [open(a)?, open(b)?],
+        paths: [dir; 2],
+        known: Known::default(),
+        criterion: Criterion::Registers,
+        part: None,
+        alike_until: None,
+        end: to,
+    };
+    match search.first_step(from, &mut |_| {}) {
+        Ok(Some(found)) => Ok(Some(search.describe(found, &Logs::open([dir; 2])?, context)?)),
+        Ok(None) => Ok(None),
+        Err(failed) if failed.source.is_divergence() => Ok(None),
+        Err(failed) => Err(failed),
+    }
+}

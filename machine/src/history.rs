@@ -35,6 +35,7 @@ use crate::engine::Engine;
 use crate::error::MachineError;
 use crate::machine::{FirstStep, Machine, Stopped};
 use crate::manifest::Manifest;
+use crate::recorded::Recorded;
 use crate::state::{DRIVES, Snapshot};
 use crate::stops::{Stop, Stops};
 
@@ -180,7 +181,7 @@ impl History {
     /// # Errors
     /// It is damaged, of another version, or has no snapshot to start from.
     pub fn open(dir: &Path, engine: Engine) -> Result<History, MachineError> {
-        History::open_with(dir, engine, |door| door)
+        Recorded::open(dir)?.replay(engine)
     }
 
     /// As [`History::open`], with a door put around the replaying one, to watch it.
@@ -192,46 +193,22 @@ impl History {
         engine: Engine,
         around: impl FnOnce(Box<dyn Door + Send>) -> Box<dyn Door + Send>,
     ) -> Result<History, MachineError> {
-        let manifest = Manifest::read(dir)?;
-        manifest.check_model()?;
-        let log = Arc::new(LogReader::open(&events_path(dir)).map_err(DoorError::from)?);
-        let checkpoints = Checkpoints::open(dir)?;
-        let first = checkpoints.at(Icount(0)).ok_or_else(|| {
-            MachineError::Recording(format!(
-                "{} has no snapshot of the power-on state; it can't be replayed",
-                dir.display()
-            ))
-        })?;
-        let first = checkpoints.load(first.at)?;
-        let mut images = Images::new();
-        let store = checkpoints.store().clone();
-        first.tree.for_each::<MachineError>(|key, page| {
-            if let Some(addr) = board::page_address(&manifest.config, key)? {
-                images.push((addr, page.load(&store)?.to_vec()));
-            }
-            Ok(())
-        })?;
-        let door = around(Box::new(Replaying::new(Arc::clone(&log))));
-        let mut machine = board::build(&manifest.config, images, door, engine)?;
-        // The machine just built is the snapshot's: compare by content once.
-        let begin = Snapshot {
-            at: Icount(0),
-            tree: first.tree,
-            state: Arc::new(first.state),
-        };
-        machine.restore(&begin, &store)?;
-        let end = log.end().0;
-        Ok(History {
-            dir: dir.to_owned(),
-            manifest,
+        Recorded::open(dir)?.replay_with(engine, around)
+    }
+
+    /// The history of a recording that is complete; the machine stands at its beginning.
+    pub(crate) fn replaying(recorded: &Recorded, machine: Machine) -> History {
+        History {
+            dir: recorded.dir().to_owned(),
+            manifest: recorded.manifest().clone(),
             machine,
             live: None,
             at_live: false,
-            log: Some(log),
-            checkpoints,
-            end,
+            log: Some(Arc::clone(recorded.log())),
+            checkpoints: recorded.checkpoints().clone(),
+            end: recorded.log().end().0,
             branch: None,
-        })
+        }
     }
 
     /// The recording's folder.

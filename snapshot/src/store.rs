@@ -219,6 +219,42 @@ impl Store {
         Ok(pages.into_iter().flatten().collect())
     }
 
+    /// The number of frames that the store was opened with.
+    pub fn frames(&self) -> usize {
+        self.read().frames.len()
+    }
+
+    /// Reads a frame, by its number, and checks each of its blocks against its id: how many these are.
+    pub fn check_frame(&self, number: usize) -> Result<usize> {
+        let (frame, pack) = {
+            let index = self.read();
+            let found = index.frames.get(number).copied();
+            match found.and_then(|frame| Some((frame, index.packs.get(&frame.pack).cloned()?))) {
+                Some(found) => found,
+                None => return Ok(0),
+            }
+        };
+        let (ids, group) = (pack.frame_head(frame.at)?.ids, pack.group(frame.at)?);
+        let found: Vec<PageId> = match &group {
+            Group::Pages(pages) => pages.iter().map(|page| PageId::of(page)).collect(),
+            Group::Nodes(nodes) => nodes
+                .iter()
+                .map(|node| PageId(*blake3::hash(node).as_bytes()))
+                .collect(),
+        };
+        if found.len() != ids.len() {
+            return Err(SnapshotError::damaged(
+                &pack.path,
+                frame.at,
+                "the frame has another number of blocks than its header says",
+            ));
+        }
+        match found.iter().zip(&ids).find(|(found, id)| found != id) {
+            Some((_, id)) => Err(self.mismatch(frame, *id)),
+            None => Ok(ids.len()),
+        }
+    }
+
     pub(crate) fn dir(&self) -> &Path {
         &self.0.dir
     }

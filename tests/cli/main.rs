@@ -9,4 +9,5 @@ mod outside;
 mod recordings;
 mod runs;
 mod support;
+mod trust;
 mod x86;

@@ -1,4 +1,7 @@
-//! The whole replay of a recording: every event compared by the door, every state root here.
+//! Replaying a recording with everything compared: every event by the door, every state root here. At one go, in the
+//! order of the run; or its segments between snapshots, several at a time ([`segments`]).
+
+pub mod segments;
 
 use icount::{End, Icount};
 use snapshot::{Edit, Replay, Root, Tree};
@@ -71,7 +74,24 @@ impl History {
             compare(root)?;
             compared += 1;
         }
-        // What is left in the log at the last boundary: the end itself.
+        let end = self.check_end()?;
+        let position = self.machine.door_position();
+        Ok(Verified {
+            steps: self.machine.icount(),
+            events: position.inputs + position.effects,
+            roots: compared,
+            end,
+            damage: self
+                .checkpoints
+                .damage()
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+        })
+    }
+
+    /// At the end of the recording: what is left in the log at the last boundary is the end itself.
+    fn check_end(&mut self) -> Result<Option<End>, MachineError> {
         let (at, time) = (self.machine.icount(), self.machine.time());
         let end = self.log.as_ref().and_then(|log| log.end().2);
         if let Some(end @ (End::PowerOff(_) | End::WaitsForever)) = end {
@@ -87,19 +107,7 @@ impl History {
             }
         }
         self.machine.finish_replay(at, time, end)?;
-        let position = self.machine.door_position();
-        Ok(Verified {
-            steps: at,
-            events: position.inputs + position.effects,
-            roots: compared,
-            end,
-            damage: self
-                .checkpoints
-                .damage()
-                .iter()
-                .map(ToString::to_string)
-                .collect(),
-        })
+        Ok(end)
     }
 
     pub(crate) fn replay_to(&mut self, goal: Icount) -> Result<(), MachineError> {

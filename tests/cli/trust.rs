@@ -1,0 +1,170 @@
+//! Recordings that can be trusted: verified in parts, and private.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use icount::{Body, Effect, Event, Icount, LogReader, LogWriter};
+use serde_json::Value;
+
+use crate::support::{Place, Ran};
+
+fn json(ran: &Ran) -> Value {
+    serde_json::from_str(&ran.out).unwrap()
+}
+
+/// Writes the log of a recording anew, each event as `change` leaves it.
+fn rewrite(log: &Path, mut change: impl FnMut(&mut Event)) {
+    let reader = LogReader::open(log).unwrap();
+    let other = log.with_extension("new");
+    let mut writer = LogWriter::create(&other, reader.ns_per_step().try_into().unwrap()).unwrap();
+    for event in reader.events_from(Icount(0)).unwrap() {
+        let mut event = event.unwrap();
+        change(&mut event);
+        match &event.body {
+            Body::Effect(effect) => writer.effect(event.at, event.time, event.hart, effect).unwrap(),
+            Body::Input(input) => writer.input(event.at, event.time, input).unwrap(),
+        }
+    }
+    let (at, time, end) = reader.end();
+    writer.end(at, time, end.unwrap()).unwrap();
+    drop(writer);
+    fs::remove_file(log).unwrap();
+    fs::rename(other, log).unwrap();
+}
+
+#[test]
+fn verify_is_a_replay_in_parts() {
+    let place = Place::new();
+    place.demo("a.tick");
+    let replay = place.run(&["replay", "-q", "a.tick"]).exits(0);
+    for jobs in ["1", "2", "5"] {
+        let ran = place
+            .run(&["verify", "a.tick", "--jobs", jobs, "--json"])
+            .exits(0);
+        let whole = json(&ran);
+        assert_eq!(whole["equal"], true);
+        let (steps, events) = (&whole["steps"], &whole["events"]);
+        assert!(
+            replay
+                .err
+                .contains(&format!("replay: {steps} steps, {events} events,")),
+            "{} {}",
+            replay.err,
+            ran.out
+        );
+        assert!(whole["blocks"].as_u64().unwrap() > 10, "{}", ran.out);
+    }
+    // The shards of a cluster's jobs are the whole.
+    for of in [1, 3, 40] {
+        let mut sums = [0; 4];
+        for part in 1..=of {
+            let shard = format!("{part}/{of}");
+            let ran = place
+                .run(&["verify", "a.tick", "--shard", &shard, "--json"])
+                .exits(0);
+            for (sum, name) in sums.iter_mut().zip(["steps", "events", "roots", "blocks"]) {
+                *sum += json(&ran)[name].as_u64().unwrap();
+            }
+        }
+        let whole = json(&place.run(&["verify", "a.tick", "--json"]).exits(0));
+        for (sum, name) in sums.iter().zip(["steps", "events", "roots", "blocks"]) {
+            assert_eq!(whole[name], *sum, "{name} of {of} shards");
+        }
+    }
+    place
+        .run(&["verify", "a.tick", "--shard", "2/3"])
+        .exits(0)
+        .says(&["shard 2/3: ", "all equal"]);
+    place
+        .run(&["verify", "a.tick", "--engine", "interp", "-j", "2"])
+        .exits(0)
+        .says(&["all equal"]);
+    place
+        .run(&["verify", "a.tick", "--shard", "4/3"])
+        .refuses(2, &["3/8"]);
+    place
+        .run(&["verify", "a.tick", "--jobs", "0"])
+        .refuses(2, &["jobs"]);
+}
+
+#[test]
+fn verify_finds_the_first_bad_step() {
+    let place = Place::new();
+    place.demo("a.tick");
+    // Two effects are not what the machine did; the first one counts, whoever finds the other first.
+    let mut bad = Vec::new();
+    rewrite(&place.path("a.tick/events"), |event| {
+        if let Body::Effect(Effect::Interrupt { cause }) = &mut event.body
+            && (event.at.0 > 3_000_000 && bad.is_empty() || event.at.0 > 6_300_000 && bad.len() == 1)
+        {
+            *cause += 1;
+            bad.push(event.at);
+        }
+    });
+    for jobs in ["1", "3"] {
+        let ran = place
+            .run(&["verify", "a.tick", "--jobs", jobs, "--json"])
+            .exits(3);
+        assert_eq!(json(&ran)["first_bad"], bad[0].0, "{}", ran.out);
+        let text = place.run(&["verify", "a.tick", "--jobs", jobs]).exits(3);
+        text.says(&[
+            &format!("first bad step: after icount {}", bad[0]),
+            "recorded:",
+            "replayed:",
+        ]);
+    }
+    // A shard knows of its own segments alone.
+    place.run(&["verify", "a.tick", "--shard", "1/7"]).exits(0);
+    let ran = place
+        .run(&["verify", "a.tick", "--shard", "6/7", "--json"])
+        .exits(3);
+    assert_eq!(json(&ran)["first_bad"], bad[1].0, "{}", ran.out);
+}
+
+#[test]
+fn verify_reads_every_page() {
+    let place = Place::new();
+    place.demo("a.tick");
+    let pack = place.path("a.tick/packs/0000.pack");
+    let mut bytes = fs::read(&pack).unwrap();
+    // In what a frame stores: heads have checksums of their own.
+    let at = bytes.len() / 2;
+    bytes[at] ^= 4;
+    fs::write(&pack, bytes).unwrap();
+    let ran = place.run(&["verify", "a.tick"]).exits(1);
+    ran.says(&["packs/0000.pack is damaged at byte"]);
+}
+
+#[test]
+fn what_a_guest_held_is_for_its_user_alone() {
+    let place = Place::new();
+    let mut command = Command::new("sh");
+    command.current_dir(place.path("")).args([
+        "-c",
+        "umask 0; exec \"$0\" demo --output a.tick",
+        env!("CARGO_BIN_EXE_tickback"),
+    ]);
+    Ran::of("demo".into(), &mut command).exits(0);
+    let mut folders = vec![place.path("a.tick")];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        assert_eq!(
+            fs::metadata(&folder).unwrap().permissions().mode() & 0o777,
+            0o700,
+            "{folder:?}"
+        );
+        for entry in fs::read_dir(&folder).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(entry.path());
+            } else {
+                let mode = entry.metadata().unwrap().permissions().mode();
+                assert_eq!(mode & 0o777, 0o600, "{:?}", entry.path());
+                files += 1;
+            }
+        }
+    }
+    assert!(files >= 4, "{files}");
+}
