@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod archive;
 mod boot;
 mod debugger;
 mod demo;
@@ -15,6 +16,7 @@ mod info;
 mod listing;
 mod log;
 mod outcome;
+mod pack;
 mod private;
 mod progress;
 mod record;
@@ -73,6 +75,8 @@ enum Command {
     Screen(screen::Arguments),
     Symbols(symbols::Arguments),
     Verify(verify::Arguments),
+    Pack(pack::PackArguments),
+    Unpack(pack::UnpackArguments),
 }
 
 fn main() -> ExitCode {
@@ -101,6 +105,8 @@ fn main() -> ExitCode {
         Command::Screen(arguments) => screen::run(&arguments),
         Command::Symbols(arguments) => symbols::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
+        Command::Pack(arguments) => pack::pack(&arguments),
+        Command::Unpack(arguments) => pack::unpack(&arguments),
     };
     match result {
         Ok(outcome) => outcome.code(),

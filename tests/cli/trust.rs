@@ -168,3 +168,73 @@ fn what_a_guest_held_is_for_its_user_alone() {
     }
     assert!(files >= 4, "{files}");
 }
+
+#[test]
+fn a_packed_recording_is_the_recording() {
+    let place = Place::new();
+    place.demo("a.tick");
+    place.run(&["pack", "a.tick", "-o", "a.tar"]).exits(0);
+    let size = |name: &str| fs::metadata(place.path(name)).unwrap().len();
+    let folder = size("a.tick/events")
+        + size("a.tick/checkpoints")
+        + size("a.tick/manifest.json")
+        + size("a.tick/packs/0000.pack");
+    assert!(size("a.tar") < folder + 8192, "{} of {folder}", size("a.tar"));
+    assert_eq!(
+        fs::metadata(place.path("a.tar")).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    fs::create_dir(place.path("elsewhere")).unwrap();
+    place.run(&["unpack", "a.tar", "-o", "elsewhere/b.tick"]).exits(0);
+    fs::remove_file(place.path("demo.elf")).unwrap();
+    fs::rename(place.path("a.tick"), place.path("original")).unwrap();
+    place
+        .run(&["replay", "-q", "elsewhere/b.tick"])
+        .exits(0)
+        .says(&["all equal"]);
+    place
+        .run(&["diff", "-q", "original", "elsewhere/b.tick"])
+        .exits(0);
+    let modes = |name: &str| fs::metadata(place.path(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(
+        (modes("elsewhere/b.tick"), modes("elsewhere/b.tick/packs")),
+        (0o700, 0o700)
+    );
+    assert_eq!(modes("elsewhere/b.tick/events"), 0o600);
+
+    // The system's tar opens it as well.
+    let tar = Command::new("tar")
+        .args(["xf", "a.tar"])
+        .current_dir(place.path(""))
+        .status()
+        .unwrap();
+    assert!(tar.success());
+    place
+        .run(&["replay", "-q", "recording"])
+        .exits(0)
+        .says(&["all equal"]);
+
+    for command in ["replay", "info", "log", "snapshots", "verify"] {
+        place
+            .run(&[command, "a.tar"])
+            .refuses(2, &["tickback unpack a.tar -o FOLDER"]);
+    }
+    place
+        .run(&["pack", "original", "-o", "a.tar"])
+        .refuses(1, &["a.tar exists"]);
+    place
+        .run(&["unpack", "a.tar", "-o", "original"])
+        .refuses(1, &["original exists"]);
+    place.file("short.tar", &fs::read(place.path("a.tar")).unwrap()[..20_000]);
+    place
+        .run(&["unpack", "short.tar", "-o", "c"])
+        .refuses(1, &["short.tar", "cut short"]);
+    assert!(!place.path("c").exists());
+    place
+        .run(&["unpack", "original/events", "-o", "c"])
+        .refuses(1, &["original/events"]);
+    let left = fs::read_dir(place.path(""))
+        .unwrap()
+        .filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().starts_with('.'));
+    assert_eq!(left.count(), 0);
+}
