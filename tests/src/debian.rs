@@ -2,9 +2,12 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use machine::boot::{Boot, prepare};
+use machine::boot::{Bios, Boot, prepare};
+use machine::disk::DriveConfig;
+use machine::host::{DriveImage, Drives};
 
 use crate::subject::Subject;
 
@@ -29,14 +32,20 @@ pub fn images(test: &str) -> Option<PathBuf> {
     None
 }
 
+/// The folder of the x86-64 images: `$TICKBACK_IMAGES_X86_64`, else `target/images/x86_64`.
+#[must_use]
+pub fn x86_folder() -> PathBuf {
+    std::env::var_os("TICKBACK_IMAGES_X86_64").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/images/x86_64"),
+        PathBuf::from,
+    )
+}
+
 /// The folder of the x86-64 images, `$TICKBACK_IMAGES_X86_64`, else `target/images/x86_64`, if it has these files. A test
 /// that gets `None` has said why, and passes.
 #[must_use]
 pub fn x86_images(test: &str, files: &[&str]) -> Option<PathBuf> {
-    let dir = std::env::var_os("TICKBACK_IMAGES_X86_64").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/images/x86_64"),
-        PathBuf::from,
-    );
+    let dir = x86_folder();
     if files.iter().all(|file| dir.join(file).is_file()) {
         return Some(dir);
     }
@@ -95,6 +104,52 @@ pub fn x86_boot(dir: &Path, name: &str, harts: u8, words: &str, script: &str) ->
         script: script.into(),
         hot: Vec::new(),
         watches: Vec::new(),
+        drives: Arc::default(),
+    })
+}
+
+/// The files that [`bios_boot`] wants.
+pub const BIOS_FILES: [&str; 3] = ["bios-256k.bin", "vgabios-stdvga.bin", "grub-rescue-cdrom.iso"];
+
+/// What a user does at GRUB's menu: its command line, a command, power-off. The screen is waited for.
+pub const GRUB_SESSION: &str = "screen GNU GRUB
+key c
+screen grub>
+type ls\\n
+screen msdos1
+type halt\\n
+";
+
+/// SeaBIOS from reset in real mode, and GRUB's rescue image from a virtio disk, with this console script.
+///
+/// # Errors
+/// The images can't be read or placed.
+pub fn bios_boot(dir: &Path, name: &str, script: &str) -> Result<Subject> {
+    let read = |name: &str| std::fs::read(dir.join(name)).with_context(|| name.to_owned());
+    let [bios, display, disk] = BIOS_FILES;
+    let image = DriveImage::open(&dir.join(disk), true, false)?;
+    let boot = Boot {
+        board: "pc".into(),
+        memory: 64 << 20,
+        bios: Bios::File(read(bios)?),
+        display_rom: Some(read(display)?),
+        drives: vec![DriveConfig {
+            sectors: image.sectors(),
+            read_only: true,
+        }],
+        date_ns: 1_700_000_000_000_000_000,
+        seed: 7,
+        ..Boot::default()
+    };
+    let (config, images) = prepare(&boot)?;
+    Ok(Subject {
+        name: name.into(),
+        config,
+        images,
+        script: script.into(),
+        hot: Vec::new(),
+        watches: Vec::new(),
+        drives: Arc::new(Drives::new(vec![image])),
     })
 }
 
@@ -125,5 +180,6 @@ pub fn boot(dir: &Path, name: &str, harts: u8, words: &str, script: &str) -> Res
         script: script.into(),
         hot: Vec::new(),
         watches: Vec::new(),
+        drives: Arc::default(),
     })
 }

@@ -1,13 +1,14 @@
 //! What is run: a machine's configuration, what is in its memory, and what a user types.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 
 use anyhow::Result;
 use firmware::Guest;
 use icount::Door;
 use machine::board::Images;
 use machine::boot::{Bios, Boot, prepare};
-use machine::host::{ClockMode, Console, ConsoleScript, Control, LiveDoor};
+use machine::host::{ClockMode, Console, ConsoleScript, Control, Drives, LiveDoor};
 use machine::{Config, HartStart, Watch};
 
 /// A guest with all that decides what it computes.
@@ -28,6 +29,8 @@ pub struct Subject {
     pub hot: Vec<u64>,
     /// Memory that is read and written.
     pub watches: Vec<Watch>,
+    /// What is on the drives of the configuration.
+    pub drives: Arc<Drives>,
 }
 
 impl Subject {
@@ -71,6 +74,7 @@ impl Subject {
             script: String::new(),
             hot: hot.iter().filter_map(symbol).collect(),
             watches: watched.iter().filter_map(symbol).map(watch).collect(),
+            drives: Arc::default(),
         }
     }
 
@@ -107,8 +111,9 @@ impl Subject {
     /// A live door, shown to nobody, through which the script types.
     #[must_use]
     pub fn door(&self) -> Box<dyn Door + Send> {
-        let door =
-            LiveDoor::new(Control::new(), Console::none()).clock(ClockMode::Warp, self.config.ns_per_step);
+        let door = LiveDoor::new(Control::new(), Console::none())
+            .drives(Arc::clone(&self.drives))
+            .clock(ClockMode::Warp, self.config.ns_per_step);
         match ConsoleScript::parse(&self.script) {
             Ok(script) if !self.script.is_empty() => Box::new(door.script(script)),
             _ => Box::new(door),

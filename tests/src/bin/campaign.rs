@@ -6,6 +6,8 @@
 //!   cargo run --release -p tests --bin campaign -- replays         such a session recorded, and replayed 100 times
 //! ```
 //!
+//! `--guest x86_64` takes amd64's kernel, and for `determinism` also SeaBIOS with GRUB.
+//!
 //! Prints a table in Markdown, for docs/testing.md, and exits 1 if anything differs.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -15,8 +17,9 @@ use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::{Args, Parser};
+use clap::{Args, Parser, ValueEnum};
 use icount::Icount;
+use machine::cpu::ir::Slot;
 use machine::host::Stopwatch;
 use machine::{Stops, Watch};
 use snapshot::grid::{Goals, Grid};
@@ -38,9 +41,20 @@ enum Campaign {
     Replays(Replays),
 }
 
+/// Whose kernel.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Guest {
+    Riscv64,
+    #[value(name = "x86_64")]
+    X86_64,
+}
+
 #[derive(Args)]
 struct Common {
-    /// Folder of the images [default: $TICKBACK_IMAGES, or target/images/riscv64]
+    /// Guest
+    #[arg(long, value_enum, default_value_t = Guest::Riscv64)]
+    guest: Guest,
+    /// Folder of the images [default: $TICKBACK_IMAGES or $TICKBACK_IMAGES_X86_64, or target/images/riscv64 or x86_64]
     #[arg(long)]
     images: Option<PathBuf>,
     /// Where recordings are made [default: a folder for temporary files]
@@ -110,13 +124,34 @@ fn main() -> Result<ExitCode> {
 
 impl Common {
     fn images(&self) -> Result<PathBuf> {
-        let dir = self.images.clone().unwrap_or_else(debian::folder);
+        let (kernel, folder, name) = match self.guest {
+            Guest::Riscv64 => ("vmlinux", debian::folder(), "riscv64"),
+            Guest::X86_64 => ("vmlinuz", debian::x86_folder(), "x86_64"),
+        };
+        let dir = self.images.clone().unwrap_or(folder);
         ensure!(
-            dir.join("vmlinux").is_file(),
-            "{} has no vmlinux; run tests/images.sh riscv64",
+            dir.join(kernel).is_file(),
+            "{} has no {kernel}; run tests/images.sh {name}",
             dir.display()
         );
         Ok(dir)
+    }
+
+    /// A boot on so many harts: `words` on the kernel's command line, `script` on the console.
+    fn boot(&self, name: &str, harts: u8, words: &str, script: &str) -> Result<Subject> {
+        let dir = self.images()?;
+        match self.guest {
+            Guest::Riscv64 => debian::boot(&dir, name, harts, words, script),
+            Guest::X86_64 => debian::x86_boot(&dir, name, harts, words, script),
+        }
+    }
+
+    /// The kernel, for headings.
+    fn kernel(&self) -> &'static str {
+        match self.guest {
+            Guest::Riscv64 => "Debian's riscv64 kernel",
+            Guest::X86_64 => "Debian's amd64 kernel",
+        }
     }
 
     fn scratch(&self) -> Result<tempfile::TempDir> {
@@ -209,18 +244,17 @@ fn table(title: &str, rows: &[Row]) {
 }
 
 fn determinism(options: &Determinism) -> Result<Vec<Row>> {
-    let images = options.common.images()?;
-    let subjects = [
-        debian::boot(&images, "boot, 1 hart, bench=short", 1, "bench=short", "")?,
-        debian::boot(
-            &images,
-            "boot, 4 harts, session on the console",
-            4,
-            "",
-            debian::SESSION,
-        )?,
+    let common = &options.common;
+    let session = "boot, 4 harts, session on the console";
+    let mut subjects = vec![
+        common.boot("boot, 1 hart, bench=short", 1, "bench=short", "")?,
+        common.boot(session, 4, "", debian::SESSION)?,
     ];
-    heading("Determinism of Debian's boot");
+    if common.guest == Guest::X86_64 {
+        let name = "SeaBIOS, GRUB and its prompt";
+        subjects.push(debian::bios_boot(&common.images()?, name, debian::GRUB_SESSION)?);
+    }
+    heading(&format!("Determinism of {}", common.kernel()));
     let mut all = Vec::new();
     let only = options.only.as_deref();
     let matching = subjects.iter().any(|s| only.is_some_and(|o| s.name.contains(o)));
@@ -235,11 +269,11 @@ fn determinism(options: &Determinism) -> Result<Vec<Row>> {
 }
 
 /// Conditions that hold often: program counters and stack words seen at some positions.
-fn conditions(run: &mut Run, breakpoints: &mut Vec<u64>, watches: &mut Vec<Watch>) {
+fn conditions(run: &mut Run, stack: Slot, breakpoints: &mut Vec<u64>, watches: &mut Vec<Watch>) {
     let machine = run.machine();
     let hart = machine.current_hart();
     let Some(cpu) = machine.hart(hart) else { return };
-    let (pc, sp) = (cpu.pc(), cpu.regs()[machine::cpu::riscv64::slots::x(2)]);
+    let (pc, sp) = (cpu.pc(), cpu.regs()[stack]);
     if breakpoints.len() < 24 {
         breakpoints.push(pc);
     }
@@ -277,11 +311,15 @@ fn one(options: &Determinism, mut subject: Subject, only: Option<&str>) -> Resul
         With::Jit,
         Grid::fixed(NO_SNAPSHOTS),
     )?));
+    let stack = match subject.config.board.as_str() {
+        "pc" => machine::cpu::x86_64::slots::RSP,
+        _ => machine::cpu::riscv64::slots::x(2),
+    };
     let (mut breakpoints, mut watches, mut n) = (Vec::new(), Vec::new(), 0);
     let seen = reference.walk_and(&How::Straight, &places, |run, _| {
         n += 1;
         if n % 7 == 0 {
-            conditions(run, &mut breakpoints, &mut watches);
+            conditions(run, stack, &mut breakpoints, &mut watches);
         }
         Ok(())
     })?;
@@ -435,9 +473,8 @@ fn seeks(
 }
 
 fn replays(options: &Replays) -> Result<Vec<Row>> {
-    let images = options.common.images()?;
     let name = format!("boot, {} harts, session on the console", options.harts);
-    let subject = debian::boot(&images, &name, options.harts, "", debian::SESSION)?;
+    let subject = options.common.boot(&name, options.harts, "", debian::SESSION)?;
     let scratch = options.common.scratch()?;
     let dir = &scratch.path().join("session.tick");
     let _load = (options.common.load > 0).then(|| HostLoad::of(options.common.load));
@@ -481,7 +518,10 @@ fn replays(options: &Replays) -> Result<Vec<Row>> {
         )
     });
     let rows = run(jobs.collect(), options.common.jobs);
-    heading("Replays of Debian's boot with console input");
+    heading(&format!(
+        "Replays of {} with console input",
+        options.common.kernel()
+    ));
     let equal = rows.iter().filter(|row| row.result.is_ok()).count();
     let mut seconds: Vec<f64> = rows.iter().map(|row| row.seconds).collect();
     seconds.sort_by(f64::total_cmp);

@@ -1,7 +1,7 @@
 //! Debian's kernel: what the campaign does at length, in less than a minute.
 
-use icount::End;
-use tests::debian::{SESSION, boot, images, x86_boot, x86_images};
+use icount::{End, Icount};
+use tests::debian::{BIOS_FILES, SESSION, bios_boot, boot, images, x86_boot, x86_images};
 use tests::recorded::{record, replay, seek};
 use tests::ways::{How, Run, With, compare};
 use tests::{Random, recorded};
@@ -89,4 +89,39 @@ fn an_interpreted_amd64_boot_begins_as_a_translated_one() {
     let translated = Run::live(&subject, With::Jit).and_then(|mut run| run.walk(&How::Straight, &places));
     let interpreted = Run::live(&subject, With::Interp).and_then(|mut run| run.walk(&How::Straight, &places));
     compare(&translated.unwrap(), &interpreted.unwrap()).unwrap();
+}
+
+#[test]
+fn a_bios_boots_a_disk_to_grubs_prompt_and_its_states_are_one() {
+    let name = "a_bios_boots_a_disk_to_grubs_prompt_and_its_states_are_one";
+    let Some(images) = x86_images(name, &BIOS_FILES) else {
+        return;
+    };
+    let subject = bios_boot(&images, "GRUB", "screen GNU GRUB\nkey c\n").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("grub.tick");
+    let places = Random(6).places(20, 130_000_000);
+    let grid = snapshot::grid::Grid::fixed(24);
+    let history = recorded::begin(&subject, &dir, With::Jit, grid).unwrap();
+    let mut run = Run::Recording(Box::new(history));
+    let seen = run.walk(&How::Straight, &places).unwrap();
+    let (end, ended) = run.finish(Icount(150_000_000)).unwrap();
+    assert_eq!(ended, None);
+    // The script saw the menu, and GRUB its key.
+    let rows = run.machine().screen().unwrap().rows();
+    assert!(rows.iter().any(|row| row.starts_with("grub>")), "{rows:#?}");
+    let Run::Recording(history) = run else { panic!() };
+    let finished = history.finish(End::Stopped).unwrap();
+    let Run::Replaying(mut history) = replay(&dir, With::Jit).unwrap() else {
+        panic!()
+    };
+    let verified = history.verify(|_| {}).unwrap();
+    assert_eq!((verified.steps, verified.roots), (end, finished.roots));
+    let some: Vec<u64> = places.iter().step_by(4).copied().collect();
+    let expected: Vec<_> = seen.iter().step_by(4).cloned().collect();
+    compare(&expected, &seek(&dir, With::Jit, &some, true).unwrap()).unwrap();
+    let begin = places.partition_point(|place| *place < 30_000_000);
+    let run =
+        Run::live(&subject, With::Interp).and_then(|mut run| run.walk(&How::Straight, &places[..begin]));
+    compare(&seen[..begin], &run.unwrap()).unwrap();
 }
