@@ -347,6 +347,9 @@ pub trait Cpu: Send {
     /// on, which lie in one page. [`Cpu::translate`] knows no size; whoever uses a translation that isn't
     /// `cacheable` asks this too and raises [`Cpu::access_fault`].
     fn protects(&self, addr: u64, size: u64, access: Access) -> bool;
+    /// Data at virtual address `addr` is accessed, `size` bytes in one page: for the guest's own breakpoints on data. Told
+    /// where the translation isn't `cacheable`, before the access is made; it may still fault or be stopped.
+    fn accessed(&self, addr: u64, size: u64, access: Access);
     /// Walks without any side effect and ignoring permissions, as a debugger does; `None`: not mapped.
     fn debug_translate(&self, mem: &mut dyn PhysMem, addr: u64) -> Option<u64>;
     /// Judges a store to a table entry (old and new value, and what the entry covers).

@@ -61,8 +61,11 @@ pub(crate) fn part(cpu: &dyn Cpu, sys: &mut System, va: u64, len: u64, access: A
         });
     }
     let found = walk(cpu, sys, va, access)?;
-    if !found.cacheable && cpu.protects(found.addr, len, access) {
-        return Err(cpu.access_fault(va, access));
+    if !found.cacheable {
+        if cpu.protects(found.addr, len, access) {
+            return Err(cpu.access_fault(va, access));
+        }
+        cpu.accessed(va, len, access);
     }
     if let Some(page) = sys.memory.ram().page_of(found.addr) {
         let space = sys.space;

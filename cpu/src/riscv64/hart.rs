@@ -285,6 +285,9 @@ impl Cpu for Hart {
         self.walk(mem, addr, access)
     }
 
+    /// Without triggers (Sdtrig) nobody wants to know.
+    fn accessed(&self, _addr: u64, _size: u64, _access: Access) {}
+
     fn protects(&self, addr: u64, size: u64, access: Access) -> bool {
         self.pmp_denies(addr, size, access)
     }

@@ -1,6 +1,8 @@
 //! Control registers, debug registers, XCR0 and flags that need privilege (SDM 3A 2.5, 2.6, 6.8, 17.2; SDM 2B MOV).
 //!
-//! Breakpoints on data and I/O are kept in DR7 and announced to the lifter, and nothing matches them yet.
+//! While breakpoints on data or ports are armed every instruction is a block of its own; the pages of the former have no cached
+//! translation, so that each access to them is told ([`crate::Cpu::accessed`]). What an instruction has met becomes a debug
+//! trap when it retires (SDM 3B 17.3.1.2).
 
 use super::bits::*;
 use super::hart::Hart;
@@ -9,7 +11,7 @@ use super::registers::{Activity, CS};
 use super::trap::{self, DB, GP, UD};
 use super::{CR8, flags, slots};
 use crate::ir::Size;
-use crate::{Context, Trap};
+use crate::{Access, Context, Trap};
 
 impl Hart {
     /// `mov` from control register `n`.
@@ -217,7 +219,61 @@ impl Hart {
             7 => self.core.dr7 = value & 0xffff_2fff & !0x1800 | DR7_FIXED,
             n => self.core.dr[usize::from(n & 3)] = value,
         }
+        self.breakpoint_set = self.breakpoint_set.wrapping_add(1);
         Ok(())
+    }
+
+    /// The conditions of breakpoint `n` on data or ports: its first address and its length.
+    fn data_breakpoint(&self, n: usize) -> (u64, u64) {
+        let len = match self.core.dr7 >> (18 + 4 * n) & 3 {
+            0 => 1,
+            1 => 2,
+            2 => 8,
+            _ => 4,
+        };
+        (self.core.dr[n] & !(len - 1), len)
+    }
+
+    /// Meets the breakpoints whose kind (DR7.R/W) is in `kinds`, a bit each, and which overlap `len` bytes or ports at `addr`.
+    fn meet(&self, kinds: u64, addr: u64, len: u64) {
+        let dr7 = self.core.dr7;
+        let overlaps = |n: usize| {
+            let (first, count) = self.data_breakpoint(n);
+            addr.wrapping_sub(first) < count || first.wrapping_sub(addr) < len
+        };
+        let is_met = |n: &usize| kinds >> (dr7 >> (16 + 4 * n) & 3) & 1 != 0 && overlaps(*n);
+        let hits = (0..4).filter(is_met).fold(0, |hits, n| hits | 1 << n);
+        let enabled = (0..4).any(|n| hits >> n & 1 != 0 && dr7 >> (2 * n) & 3 != 0);
+        if enabled {
+            self.met.set(self.met.get() | hits);
+        }
+    }
+
+    /// Data is accessed, under armed breakpoints on data or not. Descriptor tables and the like aren't the program's data.
+    pub(super) fn data_accessed(&self, addr: u64, len: u64, access: Access) {
+        let kinds = match access {
+            Access::Fetch => return,
+            Access::Read => 1 << 3,
+            Access::Write => 1 << 1 | 1 << 3,
+        };
+        if self.view == View::Current {
+            self.meet(kinds, addr, len);
+        }
+    }
+
+    /// Ports are accessed: breakpoints on them with CR4.DE (SDM 3B 17.2.4).
+    pub(super) fn port_accessed(&self, port: u16, size: Size) {
+        if self.core.cr4 & CR4_DE != 0 {
+            self.meet(1 << 2, port.into(), size.bytes());
+        }
+    }
+
+    /// Whether an armed breakpoint on data is in the page of a linear address.
+    pub(super) fn breaks_in_page(&self, addr: u64) -> bool {
+        let dr7 = self.core.dr7;
+        (0..4).any(|n| {
+            dr7 >> (2 * n) & 3 != 0 && dr7 >> (16 + 4 * n) & 1 != 0 && self.core.dr[n] >> 12 == addr >> 12
+        })
     }
 
     /// `xgetbv`.

@@ -129,6 +129,9 @@ impl Machine {
 
     fn byte(&mut self, cpu: &mut dyn Cpu, addr: u64, access: Access) -> Result<usize, Trap> {
         let found = cpu.translate(self, addr, access)?;
+        if !found.cacheable {
+            cpu.accessed(addr, 1, access);
+        }
         assert!(self.has(found.addr, 1), "{:#x} isn't RAM", found.addr);
         Ok(found.addr as usize)
     }

@@ -18,6 +18,8 @@
 //! translations are void. While [`Cpu::deliver`] or [`Cpu::take_interrupt`] runs no access is refused for a watchpoint.
 //! Data accesses of a helper are made in the space that [`Cpu::data_space`] names *at that access*.
 
+use std::cell::Cell;
+
 use super::bits::*;
 use super::mmu::{self, Roots, View};
 use super::mode::Mode;
@@ -141,6 +143,10 @@ pub struct Hart {
     pub(super) repeating: bool,
     /// The next one will be.
     repeats: bool,
+    /// Breakpoints on data and ports that the running instruction has met (DR6.B0 to B3): #DB when it has retired.
+    pub(super) met: Cell<u64>,
+    /// Changes with the debug registers while breakpoints on data are armed, so that no translation made before is used.
+    pub(super) breakpoint_set: u32,
     /// The block mode but for what EFLAGS, the program counter and the shadow say.
     mode: Mode,
     /// MSRs that don't exist and were accessed, until somebody takes them.
@@ -166,6 +172,8 @@ impl Hart {
             boundary_flags: 0,
             repeating: false,
             repeats: false,
+            met: Cell::new(0),
+            breakpoint_set: 0,
             mode: Mode::empty(),
             unknown_msrs: Vec::new(),
             started: Start::Reset,
@@ -177,6 +185,7 @@ impl Hart {
     /// Power-on, and from there to where a loader has it begin; resets begin there again.
     pub fn start(&mut self, start: Start) {
         self.started = start.clone();
+        self.breakpoint_set = self.breakpoint_set.wrapping_add(1);
         self.power_on();
         let flat = |selector, attr| Segment {
             selector,
@@ -422,8 +431,14 @@ impl Hart {
     /// Makes what is derived from the state follow it; called after whatever may have changed it.
     pub(super) fn refresh(&mut self) {
         self.view = View::Current;
+        self.met.set(0);
         self.boundary_flags = self.regs[slots::EFLAGS] & (TF | RF);
         self.remode();
+    }
+
+    /// Whether the mode, but for what EFLAGS, the program counter and the shadow say, has these bits.
+    pub(super) fn has_mode(&self, bits: Mode) -> bool {
+        self.mode.contains(bits)
     }
 
     fn remode(&mut self) {
@@ -569,6 +584,10 @@ impl Cpu for Hart {
         self.walk(mem, addr, access)
     }
 
+    fn accessed(&self, addr: u64, size: u64, access: Access) {
+        self.data_accessed(addr, size, access);
+    }
+
     fn protects(&self, _addr: u64, _size: u64, _access: Access) -> bool {
         false
     }
@@ -696,7 +715,10 @@ impl Cpu for Hart {
         if steps == 0 {
             return;
         }
+        // What faulted or was interrupted has met nothing: it will be made again.
+        let met = self.met.take();
         if retired != 0 {
+            self.core.pending_debug |= met;
             if self.boundary_flags & TF != 0 {
                 self.core.pending_debug |= DR6_BS;
             }

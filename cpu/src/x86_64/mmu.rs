@@ -11,6 +11,7 @@
 
 use super::bits::*;
 use super::hart::Hart;
+use super::mode::Mode;
 use super::slots;
 use super::trap::{self, GP};
 use crate::ir::Size;
@@ -238,6 +239,7 @@ impl Hart {
         }
         let linear = if long { addr } else { addr & 0xffff_ffff };
         let user = self.is_user(access);
+        let cacheable = access == Access::Fetch || !self.breaks_in_page(linear);
         let fault = |present: u16| {
             let (smep, nx) = (core.cr4 & CR4_SMEP != 0, core.efer & EFER_NXE != 0);
             let says_fetch = smep || nx && paging != Paging::Bits32;
@@ -261,7 +263,7 @@ impl Hart {
                 read: true,
                 write: true,
                 fetch: true,
-                cacheable: true,
+                cacheable,
                 path: leaf.path,
             });
         }
@@ -301,7 +303,7 @@ impl Hart {
             read,
             write: write && dirty,
             fetch,
-            cacheable: true,
+            cacheable,
             path: leaf.path,
         })
     }
@@ -321,7 +323,13 @@ impl Hart {
         let bit = |on: bool, n: u32| u64::from(on) << n;
         let paging = self.paging_of(access);
         let long = core.efer & EFER_LMA != 0;
-        let common = bit(core.pins.a20, 8) | bit(long, 9);
+        let armed = access != Access::Fetch && self.has_mode(Mode::DATA_BREAKPOINTS);
+        let breakpoints = if armed {
+            u64::from(self.breakpoint_set) << 32 | 1 << 10
+        } else {
+            0
+        };
+        let common = bit(core.pins.a20, 8) | bit(long, 9) | breakpoints;
         if paging == Paging::None {
             return SpaceKey {
                 root: 0,

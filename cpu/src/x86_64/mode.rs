@@ -48,7 +48,7 @@ bitflags! {
         const MP = 1 << 17;
         /// The code is within 1 MiB of where its address wraps (outside of 64-bit mode): targets are computed.
         const EDGE = 1 << 18;
-        /// Data breakpoints are armed (DR7): accesses go through helpers or the machine's watchpoints.
+        /// Breakpoints on data or ports are armed (DR7): every instruction is a block of its own.
         const DATA_BREAKPOINTS = 1 << 19;
         /// Instruction breakpoints are armed (DR7): every instruction is a block of its own, with a check.
         const CODE_BREAKPOINTS = 1 << 20;

@@ -37,6 +37,7 @@ impl Hart {
     /// `in`.
     pub(super) fn port_in(&mut self, cx: &mut dyn Context, port: u16, size: Size) -> Result<u64, Trap> {
         self.check_ports(cx, port, size)?;
+        self.port_accessed(port, size);
         Ok(cx.port_read(port, size) & size.mask())
     }
 
@@ -49,6 +50,7 @@ impl Hart {
         value: u64,
     ) -> Result<(), Trap> {
         self.check_ports(cx, port, size)?;
+        self.port_accessed(port, size);
         cx.port_write(port, size, value & size.mask());
         Ok(())
     }

@@ -98,6 +98,8 @@ impl Hart {
         state
             .check()
             .map_err(|name| error(format!("impossible value of {name}")))?;
+        // Debug registers may change with all else.
+        self.breakpoint_set = self.breakpoint_set.wrapping_add(1);
         // In place: engines hold the address of the words.
         self.regs.words_mut()[..slots::END as usize].fill(0);
         let regs = &mut self.regs;

@@ -279,6 +279,7 @@ impl Run {
                 let to = self.element(p, RDI)?;
                 // The port may forget what was read.
                 cx.check(p, to, len, Access::Write)?;
+                p.port_accessed(port, size);
                 let v = cx.port_read(port, size);
                 cx.store(p, to, size, v & size.mask())?;
             }
@@ -287,6 +288,7 @@ impl Run {
                 p.check_ports(cx, port, size)?;
                 let from = self.element(p, RSI)?;
                 let v = cx.load(p, from, size)?;
+                p.port_accessed(port, size);
                 cx.port_write(port, size, v & size.mask());
             }
         }

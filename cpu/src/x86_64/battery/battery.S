@@ -895,6 +895,76 @@ misc32:
     ENDTRIAL
     xorl %eax, %eax
     movl %eax, %dr7
+    # breakpoints on data: written byte, four bytes read or written, two written
+    movl $0x5003, %eax
+    movl %eax, %dr0
+    movl $0x5104, %eax
+    movl %eax, %dr1
+    movl $0x5208, %eax
+    movl %eax, %dr2
+    movl $0xffff0ff0, %eax
+    movl %eax, %dr6
+    movl $0x05f10015, %eax
+    movl %eax, %dr7
+    movl $1, v_step
+    TRIAL 0x66, 0
+    movl %eax, 0x5000
+    movl 0x5000, %eax
+    movb %al, 0x5002
+    movb %al, 0x5003
+    movl 0x5100, %ecx
+    movw 0x5107, %cx
+    movl %ecx, 0x5106
+    incw 0x5208
+    cmpw $0, 0x5208
+    cmpw $0, 0x5209
+    movb %al, 0x5209
+    pushl 0x5104
+    pushl 0x5108
+    movl $0x5104, %esi
+    lodsl
+    movl $0x5200, %esi
+    movl $0x5208, %edi
+    movsl
+    nop
+    ENDTRIAL
+    # not enabled: nothing; enabled for another task: as if
+    movl $0x05f10000, %eax
+    movl %eax, %dr7
+    TRIAL 0x67, 0
+    movl %eax, 0x5000
+    ENDTRIAL
+    movl $0xffff0ff0, %eax
+    movl %eax, %dr6
+    movl $0x05f10008, %eax
+    movl %eax, %dr7
+    TRIAL 0x68, 3
+    movl 0x5107, %eax
+    movl %eax, 0x5000
+    movb 0x5107, %cl
+    ENDTRIAL
+    # on ports, with CR4.DE
+    movl $0x80, %eax
+    movl %eax, %dr3
+    movl %cr4, %eax
+    orl $8, %eax
+    movl %eax, %cr4
+    movl $0xffff0ff0, %eax
+    movl %eax, %dr6
+    movl $0x20000040, %eax
+    movl %eax, %dr7
+    TRIAL 0x69, 0
+    outb %al, $0x80
+    inb $0x81
+    inb $0x80
+    nop
+    ENDTRIAL
+    movl %cr4, %eax
+    andl $~8, %eax
+    movl %eax, %cr4
+    xorl %eax, %eax
+    movl %eax, %dr7
+    movl $0, v_step
     jmp vm86
 
 # ---------------------------------------------------------------- virtual-8086 mode

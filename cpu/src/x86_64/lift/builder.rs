@@ -82,7 +82,7 @@ impl Lifter {
     /// Whether every instruction is a block of its own, after which the run loop looks at the processor.
     pub fn is_single(&self) -> bool {
         self.mode
-            .intersects(Mode::TRACE | Mode::SHADOW | Mode::CODE_BREAKPOINTS)
+            .intersects(Mode::TRACE | Mode::SHADOW | Mode::CODE_BREAKPOINTS | Mode::DATA_BREAKPOINTS)
     }
 
     /// Begins an instruction.
