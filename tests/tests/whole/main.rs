@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod architecture;
+mod battery;
 mod debian;
 mod determinism;
 mod killed;
