@@ -5,14 +5,20 @@
 //! that is stopped has committed nothing.
 
 use crate::ir::{
-    Block, Op, Size, Target, Terminal, TrapValue, Val, eval_bin, eval_cmp, eval_fbin, eval_fclass, eval_fcmp,
-    eval_ffma, eval_ffromint, eval_ftoint, eval_fun, eval_un,
+    Block, Op, Size, Slot, Target, Terminal, TrapValue, Val, Vector, eval_bin, eval_cmp, eval_fbin,
+    eval_fclass, eval_fcmp, eval_ffma, eval_ffromint, eval_ftoint, eval_fun, eval_un, eval_vbin,
+    eval_vconvert, eval_vextract, eval_vfbin, eval_vfcmp, eval_vfsqrt, eval_vimm, eval_vimm2, eval_vinsert,
+    eval_vmask, eval_vselect, eval_vun,
 };
 use crate::{Env, Exit, Here, Layout, Outcome, Trap};
 
 /// Values of a running block, kept by the caller so that nothing is allocated per block.
 #[derive(Debug, Default)]
-pub struct Scratch(Vec<u64>);
+pub struct Scratch {
+    values: Vec<u64>,
+    /// Those of class V.
+    vectors: Vec<Vector>,
+}
 
 /// Runs `block`, whose page's virtual base is in the page slot, until it ends, `budget` is used up, or it
 /// has to be left. Each instruction completed takes one from `budget`; so do deliveries by the caller, not
@@ -27,8 +33,11 @@ pub fn run<E: Env + ?Sized>(
     breakpoints: &[u16],
 ) -> Exit {
     let page = env.regs()[layout.page];
-    scratch.0.resize(block.ops.len(), 0);
-    let values = &mut scratch.0;
+    let Scratch { values, vectors } = scratch;
+    values.resize(block.ops.len(), 0);
+    if vectors.len() < block.ops.len() {
+        vectors.resize(block.ops.len(), [0; 2]);
+    }
     for (i, insn) in block.insns.iter().enumerate() {
         let pc = page.wrapping_add(u64::from(insn.offset));
         if *budget == 0 {
@@ -54,7 +63,7 @@ pub fn run<E: Env + ?Sized>(
         }
         let mut leave = false;
         for at in block.ops_of(i) {
-            match step(&block.ops[at], values, layout, env, here) {
+            match step(&block.ops[at], at, values, vectors, layout, env, here) {
                 (Outcome::Done, value) => values[at] = value,
                 (Outcome::Leave, value) => {
                     leave = true;
@@ -115,15 +124,18 @@ fn end<E: Env + ?Sized>(
     if leave { Exit::Dispatch } else { exit }
 }
 
-/// One op: how it ended and the value that it yields (0 if none).
+/// Op `at`: how it ended and the value that it yields (0 if none, or if it is a vector, which goes to its place).
 fn step<E: Env + ?Sized>(
     op: &Op,
+    at: usize,
     values: &[u64],
+    vectors: &mut [Vector],
     layout: &Layout,
     env: &mut E,
     here: Here,
 ) -> (Outcome, u64) {
     let value = |v: Val| values[v.0 as usize];
+    let vector = |v: Val| vectors[v.0 as usize];
     let address = |addr: Val, offset: i32| value(addr).wrapping_add(offset as i64 as u64);
     let result = match *op {
         Op::Const(c) => c,
@@ -258,8 +270,116 @@ fn step<E: Env + ?Sized>(
             &mut env.regs()[layout.fp_env],
         ),
         Op::Call { helper, args } => return env.call(here, helper, args.map(|v| v.map_or(0, value))),
+        Op::SetV(slot, v) => {
+            let [low, high] = vector(v);
+            env.regs()[slot] = low;
+            env.regs()[Slot(slot.0 + 1)] = high;
+            0
+        }
+        Op::StoreV {
+            addr,
+            offset,
+            value: v,
+        } => return (store_vector(env, here, address(addr, offset), vector(v)), 0),
+        Op::VToF(v) => vector(v)[0],
+        Op::VExtract(size, index, v) => eval_vextract(size, index, vector(v)),
+        Op::VMask(size, v) => eval_vmask(size, vector(v)),
+        Op::VIsZero(v) => u64::from(vector(v) == [0; 2]),
+        Op::GetV(_)
+        | Op::LoadV { .. }
+        | Op::VPair(..)
+        | Op::VBin(..)
+        | Op::VUn(..)
+        | Op::VImm(..)
+        | Op::VImm2(..)
+        | Op::VSelect(..)
+        | Op::VInsert(..)
+        | Op::VFBin(..)
+        | Op::VFSqrt(..)
+        | Op::VFCmp(..)
+        | Op::VConvert(..) => {
+            let (outcome, vector) = vector_step(op, values, vectors, layout, env, here);
+            vectors[at] = vector;
+            return (outcome, 0);
+        }
     };
     (Outcome::Done, result)
+}
+
+/// One op that yields a vector.
+fn vector_step<E: Env + ?Sized>(
+    op: &Op,
+    values: &[u64],
+    vectors: &[Vector],
+    layout: &Layout,
+    env: &mut E,
+    here: Here,
+) -> (Outcome, Vector) {
+    let value = |v: Val| values[v.0 as usize];
+    let vector = |v: Val| vectors[v.0 as usize];
+    let rules = layout.float;
+    let result = match *op {
+        Op::GetV(slot) => [env.regs()[slot], env.regs()[Slot(slot.0 + 1)]],
+        Op::LoadV { addr, offset } => {
+            return load_vector(env, here, value(addr).wrapping_add(offset as i64 as u64));
+        }
+        Op::VPair(low, high) => [value(low), value(high)],
+        Op::VBin(op, a, b) => eval_vbin(op, vector(a), vector(b)),
+        Op::VUn(op, v) => eval_vun(op, vector(v)),
+        Op::VImm(op, v, imm) => eval_vimm(op, vector(v), imm),
+        Op::VImm2(op, a, b, imm) => eval_vimm2(op, vector(a), vector(b), imm),
+        Op::VSelect(size, mask, a, b) => eval_vselect(size, vector(mask), vector(a), vector(b)),
+        Op::VInsert(size, index, v, x) => eval_vinsert(size, index, vector(v), value(x)),
+        Op::VFBin(op, fmt, a, b) => {
+            let fp_env = &mut env.regs()[layout.fp_env];
+            eval_vfbin(rules, op, fmt, vector(a), vector(b), fp_env)
+        }
+        Op::VFSqrt(fmt, v) => eval_vfsqrt(rules, fmt, vector(v), &mut env.regs()[layout.fp_env]),
+        Op::VFCmp(cond, negate, fmt, a, b) => {
+            let fp_env = &mut env.regs()[layout.fp_env];
+            eval_vfcmp(rules, cond, negate, fmt, vector(a), vector(b), fp_env)
+        }
+        Op::VConvert(op, v) => eval_vconvert(rules, op, vector(v), &mut env.regs()[layout.fp_env]),
+        _ => unreachable!("it yields no vector"),
+    };
+    (Outcome::Done, result)
+}
+
+/// How two parts of one access end together.
+fn both(first: Outcome, second: Outcome) -> Outcome {
+    match (first, second) {
+        (Outcome::Stop, _) | (_, Outcome::Stop) => Outcome::Stop,
+        (Outcome::Leave, _) | (_, Outcome::Leave) => Outcome::Leave,
+        (Outcome::Done, Outcome::Done) => Outcome::Done,
+    }
+}
+
+/// What [`Op::LoadV`] does to the world.
+pub fn load_vector<E: Env + ?Sized>(env: &mut E, here: Here, addr: u64) -> (Outcome, Vector) {
+    let checked = env.check(here, addr, 16, false);
+    if checked == Outcome::Stop {
+        return (checked, [0; 2]);
+    }
+    let (first, low) = env.load(here, addr, Size::B8);
+    if first == Outcome::Stop {
+        return (first, [0; 2]);
+    }
+    let (second, high) = env.load(here, addr.wrapping_add(8), Size::B8);
+    (both(checked, both(first, second)), [low, high])
+}
+
+/// What [`Op::StoreV`] does to the world.
+pub fn store_vector<E: Env + ?Sized>(env: &mut E, here: Here, addr: u64, value: Vector) -> Outcome {
+    let checked = env.check(here, addr, 16, true);
+    if checked == Outcome::Stop {
+        return checked;
+    }
+    let first = env.store(here, addr, Size::B8, value[0]);
+    if first == Outcome::Stop {
+        return first;
+    }
+    let second = env.store(here, addr.wrapping_add(8), Size::B8, value[1]);
+    both(checked, both(first, second))
 }
 
 const fn size_of(fmt: crate::ir::Fmt) -> Size {

@@ -165,7 +165,7 @@ pub struct Layout {
     pub float: FloatRules,
     /// The functions that [`ir::Op::Pure`] names.
     pub pure: &'static [PureFn],
-    /// Slots by falling dynamic use; an engine keeps the first few in host registers.
+    /// Slots by falling dynamic use; an engine keeps the first few in host registers. None is part of a vector.
     pub hot: &'static [Slot],
     /// log2 of the alignment of instructions (RISC-V with C: 1; x86: 0).
     pub pc_align: u8,

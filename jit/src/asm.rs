@@ -249,6 +249,11 @@ impl Asm {
     fn vex(&mut self, map: u8, pp: u8, w: bool, opcode: u8, reg: u8, vvvv: u8, rm: Rm) {
         let xb = Self::xb(rm);
         let r = (!(reg >> 3) & 1) << 7;
+        if map == 1 && !w && xb == 0 {
+            self.buf
+                .extend_from_slice(&[0xc5, r | (!vvvv & 15) << 3 | pp, opcode]);
+            return self.modrm(reg, rm);
+        }
         let x = (!(xb >> 1) & 1) << 6;
         let b = (!xb & 1) << 5;
         self.buf.extend_from_slice(&[
@@ -617,6 +622,71 @@ impl Asm {
     pub fn int_from_float(&mut self, d: bool, w: bool, truncate: bool, dst: Reg, src: Xmm) {
         let opcode = if truncate { 0x0f2c } else { 0x0f2d };
         self.ins(Self::scalar(d), w, opcode, dst.0, src.into(), false);
+    }
+
+    // Vectors.
+
+    /// An instruction of 128 bits with a vector as its first operand and, if it has three, another as its second (else
+    /// `a` is 0): `map` and `pp` as for [`Asm::vex`].
+    pub fn vector(&mut self, (map, pp, opcode): (u8, u8, u8), dst: Xmm, a: Xmm, b: Rm) {
+        self.vex(map, pp, false, opcode, dst.0, a.0, b);
+    }
+
+    /// As [`Asm::vector`], with a constant byte.
+    pub fn vector_imm(&mut self, code: (u8, u8, u8), dst: Xmm, a: Xmm, b: Rm, imm: u8) {
+        self.vector(code, dst, a, b);
+        self.buf.push(imm);
+    }
+
+    /// vmovdqu from memory.
+    pub fn vload(&mut self, dst: Xmm, src: Mem) {
+        self.vex(1, 2, false, 0x6f, dst.0, 0, src.into());
+    }
+
+    /// vmovdqu to memory.
+    pub fn vstore(&mut self, dst: Mem, src: Xmm) {
+        self.vex(1, 2, false, 0x7f, src.0, 0, dst.into());
+    }
+
+    /// Shifts by a constant: opcodes 71, 72, 73 with the number of the shift.
+    pub fn vshift_imm(&mut self, opcode: u8, which: u8, dst: Xmm, src: Xmm, imm: u8) {
+        self.vex(1, 1, false, opcode, which, dst.0, src.into());
+        self.buf.push(imm);
+    }
+
+    /// vpextrb, vpextrw, vpextrd, vpextrq to a general register (what is above becomes 0).
+    pub fn vextract(&mut self, bytes: u64, index: u8, dst: Reg, src: Xmm) {
+        match bytes {
+            1 => self.vex(3, 1, false, 0x14, src.0, 0, dst.into()),
+            2 => self.vex(1, 1, false, 0xc5, dst.0, 0, src.into()),
+            4 => self.vex(3, 1, false, 0x16, src.0, 0, dst.into()),
+            _ => self.vex(3, 1, true, 0x16, src.0, 0, dst.into()),
+        }
+        self.buf.push(index);
+    }
+
+    /// vpinsrb, vpinsrw, vpinsrd, vpinsrq.
+    pub fn vinsert(&mut self, bytes: u64, index: u8, dst: Xmm, a: Xmm, src: Rm) {
+        match bytes {
+            1 => self.vex(3, 1, false, 0x20, dst.0, a.0, src),
+            2 => self.vex(1, 1, false, 0xc4, dst.0, a.0, src),
+            4 => self.vex(3, 1, false, 0x22, dst.0, a.0, src),
+            _ => self.vex(3, 1, true, 0x22, dst.0, a.0, src),
+        }
+        self.buf.push(index);
+    }
+
+    /// vpmovmskb, vmovmskps, vmovmskpd.
+    pub fn vmask(&mut self, (map, pp, opcode): (u8, u8, u8), dst: Reg, src: Xmm) {
+        self.vex(map, pp, false, opcode, dst.0, 0, src.into());
+    }
+
+    /// vmovq from a general register or memory; the high quadword becomes 0.
+    pub fn vmovq(&mut self, dst: Xmm, src: Rm) {
+        match src {
+            Rm::Mem(_) => self.vex(1, 2, false, 0x7e, dst.0, 0, src),
+            _ => self.vex(1, 1, true, 0x6e, dst.0, 0, src),
+        }
     }
 
     /// `dst = ±(a × dst) ± b` by the 213 forms (A9 madd, AB msub, AD nmadd, AF nmsub).

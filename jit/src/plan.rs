@@ -90,6 +90,8 @@ impl Plan {
                 Op::StoreF {
                     fmt, addr, offset, ..
                 } => (addr, offset, bytes_of(fmt), true),
+                Op::LoadV { addr, offset } => (addr, offset, 16, false),
+                Op::StoreV { addr, offset, .. } => (addr, offset, 16, true),
                 Op::Check {
                     len,
                     write,

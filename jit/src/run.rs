@@ -10,7 +10,7 @@ use cpu::ir::{
     eval_ftoint, eval_fun,
 };
 use cpu::softfloat::Round;
-use cpu::{Env, Here, Layout, Outcome};
+use cpu::{Env, Here, Layout, Outcome, interp};
 
 /// What callbacks need, and what they leave behind for [`enter`]'s caller. Translated code knows it as an
 /// address only.
@@ -19,6 +19,7 @@ pub struct Ctx {
     /// Steps left: set before entry, and at the exit.
     pub budget: u64,
     slow: Callback,
+    wide: Callback,
     call: Callback,
     env: *mut (),
     words: *mut u64,
@@ -33,6 +34,7 @@ impl Ctx {
     /// Where translated code finds the fields.
     pub const BUDGET: i32 = offset_of!(Ctx, budget) as i32;
     pub const SLOW: i32 = offset_of!(Ctx, slow) as i32;
+    pub const WIDE: i32 = offset_of!(Ctx, wide) as i32;
     pub const CALL: i32 = offset_of!(Ctx, call) as i32;
 }
 
@@ -49,6 +51,9 @@ pub enum Kind {
     Breakpoint,
     /// Of that many bytes, to be written or read.
     Check(u8, bool),
+    /// Of 16 bytes.
+    LoadV,
+    StoreV,
 }
 
 const RMWS: [Rmw; 9] = [
@@ -73,6 +78,8 @@ impl Desc {
             Kind::Rmw(op) => (2, op as u32),
             Kind::Breakpoint => (3, 0),
             Kind::Check(len, write) => (4, u32::from(len) << 1 | u32::from(write)),
+            Kind::LoadV => (5, 0),
+            Kind::StoreV => (6, 0),
         };
         debug_assert!(rest < 128);
         Desc(u32::from(offset) | rest << 12 | kind << 19 | (size as u32) << 22 | op << 24)
@@ -91,6 +98,8 @@ impl Desc {
             1 => Kind::Store,
             2 => Kind::Rmw(RMWS[(self.0 >> 24 & 15) as usize]),
             3 => Kind::Breakpoint,
+            5 => Kind::LoadV,
+            6 => Kind::StoreV,
             _ => Kind::Check((self.0 >> 25) as u8, self.0 >> 24 & 1 != 0),
         }
     }
@@ -124,6 +133,7 @@ pub unsafe fn run<E: Env>(
     let mut ctx = Ctx {
         budget,
         slow: slow::<E>,
+        wide: wide::<E>,
         call: call::<E>,
         env: (env as *mut E).cast(),
         words,
@@ -175,11 +185,35 @@ extern "sysv64" fn slow<E: Env>(ctx: *mut Ctx, args: *mut u64, r15: u64) -> u64 
             }
             Kind::Breakpoint => (Outcome::Done, 0),
             Kind::Check(len, write) => (env.check(here, addr, len.into(), write), 0),
+            Kind::LoadV | Kind::StoreV => unreachable!("they have a thunk of their own"),
         };
         if outcome == Outcome::Stop {
             stop(ctx, here);
         }
         *args.add(2) = result;
+        code(outcome)
+    }
+}
+
+/// An access to 16 bytes that misses the TLB. `args`: descriptor, low and high quadword -> result, address.
+extern "sysv64" fn wide<E: Env>(ctx: *mut Ctx, args: *mut u64, r15: u64) -> u64 {
+    // SAFETY: as in `slow`, with four words.
+    unsafe {
+        let env = &mut *(*ctx).env.cast::<E>();
+        let desc = Desc(*args as u32);
+        let (value, addr) = ([*args.add(1), *args.add(2)], *args.add(3));
+        let here = desc.here(r15);
+        let outcome = if desc.kind() == Kind::StoreV {
+            interp::store_vector(env, here, addr, value)
+        } else {
+            let (outcome, [low, high]) = interp::load_vector(env, here, addr);
+            *args.add(1) = low;
+            *args.add(2) = high;
+            outcome
+        };
+        if outcome == Outcome::Stop {
+            stop(ctx, here);
+        }
         code(outcome)
     }
 }

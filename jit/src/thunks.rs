@@ -39,8 +39,9 @@ pub struct Thunks {
     pub enter: u64,
     /// Jumped to with the exit number in eax.
     pub exit: u64,
-    /// Access or breakpoint: `[desc][value][address -> result]`; without and with vector registers alive.
-    pub access: [[u64; 9]; 2],
+    /// Access or breakpoint: `[desc][value][address -> result]`; the last two, of vectors, `[desc][low][high][address]`, of
+    /// which the last three stay. Without and with vector registers alive.
+    pub access: [[u64; Access::COUNT]; 2],
     /// Helper: `[desc][helper][arg 2][arg 1][arg 0 -> result]`.
     pub call: [u64; 2],
     /// Soft floating point: `[desc][c][b][a -> result]`; keeps all vector registers.
@@ -62,10 +63,12 @@ impl Thunks {
         }
         for (vectors, suffix) in ["", "-v"].iter().enumerate() {
             if let Some(which) = self.access[vectors].iter().position(|a| *a == address) {
-                let name = match Access(which).parts() {
-                    Some((false, size)) => format!("load-{size:?}"),
-                    Some((true, size)) => format!("store-{size:?}"),
-                    None => "ask".into(),
+                let name = match (Access(which), Access(which).parts()) {
+                    (Access::LOAD_VECTOR, _) => "load-v".into(),
+                    (Access::STORE_VECTOR, _) => "store-v".into(),
+                    (_, Some((false, size))) => format!("load-{size:?}"),
+                    (_, Some((true, size))) => format!("store-{size:?}"),
+                    (_, None) => "ask".into(),
                 };
                 return Some(name + suffix);
             }
@@ -82,12 +85,16 @@ impl Thunks {
 }
 
 /// Which thunk of accesses.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access(pub usize);
 
 impl Access {
     /// Read-modify-writes and breakpoints: those ask Rust at once, the others the TLB first.
     pub const OTHER: Access = Access(8);
+    /// Of 16 bytes.
+    pub const LOAD_VECTOR: Access = Access(9);
+    pub const STORE_VECTOR: Access = Access(10);
+    pub const COUNT: usize = 11;
 
     /// Of a load or store.
     pub fn of(write: bool, size: Size) -> Access {
@@ -153,15 +160,21 @@ pub fn make(base: u64, layout: &'static Layout) -> Result<(Vec<u8>, Thunks), Jit
             if let Some((write, size)) = Access(which).parts() {
                 m.probe(write, size);
             }
-            m.callback(3, vectors, Target::Field(Ctx::SLOW));
+            m.callback(3, 1, vectors, Target::Field(Ctx::SLOW));
             thunks.access[usize::from(vectors)][which] = at(start);
         }
+        for which in [Access::LOAD_VECTOR, Access::STORE_VECTOR] {
+            let start = m.begin();
+            m.probe_vector(which == Access::STORE_VECTOR);
+            m.callback(4, 3, vectors, Target::Field(Ctx::WIDE));
+            thunks.access[usize::from(vectors)][which.0] = at(start);
+        }
         let start = m.begin();
-        m.callback(5, vectors, Target::Field(Ctx::CALL));
+        m.callback(5, 1, vectors, Target::Field(Ctx::CALL));
         thunks.call[usize::from(vectors)] = at(start);
     }
     let start = m.begin();
-    m.callback(4, true, Target::Function(run::soft as *const () as u64));
+    m.callback(4, 1, true, Target::Function(run::soft as *const () as u64));
     thunks.soft = at(start);
     for vectors in [false, true] {
         let start = m.begin();
@@ -171,6 +184,9 @@ pub fn make(base: u64, layout: &'static Layout) -> Result<(Vec<u8>, Thunks), Jit
     let bytes = m.ops.finalize().map_err(|_| JitError::Assemble)?;
     Ok((bytes, thunks))
 }
+
+/// Bytes of all vector registers.
+const VECTORS: i32 = 256;
 
 /// What a thunk calls.
 enum Target {
@@ -199,6 +215,18 @@ impl Maker {
     fn store_homes(&mut self) {
         for (slot, home) in self.layout.hot.iter().zip(HOMES) {
             dynasm!(self.ops ; .arch x64 ; mov [rbp + Self::slot(*slot)], Rq(home.0));
+        }
+    }
+
+    fn store_vectors(&mut self) {
+        for x in 0..16u8 {
+            dynasm!(self.ops ; .arch x64 ; vmovdqu [rsp + i32::from(x) * 16], Rx(x));
+        }
+    }
+
+    fn load_vectors(&mut self) {
+        for x in 0..16u8 {
+            dynasm!(self.ops ; .arch x64 ; vmovdqu Rx(x), [rsp + i32::from(x) * 16]);
         }
     }
 
@@ -301,19 +329,47 @@ impl Maker {
             ; pop rcx ; pop rax);
     }
 
+    /// As [`Maker::probe`], for 16 bytes.
+    fn probe_vector(&mut self, write: bool) {
+        let mask = (TLB_ENTRIES as i32 - 1) << 5;
+        let field = if write { 8 } else { 0 };
+        // The address is above two registers, the return address, the descriptor and two words.
+        dynasm!(self.ops ; .arch x64
+            ; push rax ; push rcx
+            ; mov rax, [rsp + 48]
+            ; lea rcx, [rax + 15]
+            ; or rcx, 0xfff
+            ; shr rax, 7
+            ; and eax, mask
+            ; cmp rcx, [r14 + rax + field]
+            ; jne >miss
+            ; mov rcx, [r14 + rax + 16]
+            ; add rcx, [rsp + 48]);
+        for half in [0, 8] {
+            match write {
+                false => dynasm!(self.ops ; .arch x64 ; mov rax, [rcx + half] ; mov [rsp + 32 + half], rax),
+                true => dynasm!(self.ops ; .arch x64 ; mov rax, [rsp + 32 + half] ; mov [rcx + half], rax),
+            }
+        }
+        dynasm!(self.ops ; .arch x64
+            ; cmp eax, eax
+            ; pop rcx ; pop rax
+            ; ret 8
+            ; miss:
+            ; pop rcx ; pop rax);
+    }
+
     /// As a callback, for what sees no state: homes that the call would lose are put aside, and MXCSR stays (the
     /// function computes with integers).
     fn pure(&mut self, vectors: bool) {
         // Frame, five arguments, return address, ten registers: 16 words and the frame, aligned.
-        let room = if vectors { 128 } else { 0 };
+        let room = if vectors { VECTORS } else { 0 };
         let args = room + 8 * 10;
         dynasm!(self.ops ; .arch x64
             ; push rax ; push rcx ; push rdx ; push rsi ; push rdi ; push r8 ; push r9 ; push r10 ; push r11
             ; sub rsp, room);
         if vectors {
-            for x in 0..16u8 {
-                dynasm!(self.ops ; .arch x64 ; movsd [rsp + i32::from(x) * 8], Rx(x));
-            }
+            self.store_vectors();
         }
         dynasm!(self.ops ; .arch x64
             ; lea rdi, [rsp + args]
@@ -323,9 +379,7 @@ impl Maker {
             ; call rax
             ; add rsp, 8);
         if vectors {
-            for x in 0..16u8 {
-                dynasm!(self.ops ; .arch x64 ; movsd Rx(x), [rsp + i32::from(x) * 8]);
-            }
+            self.load_vectors();
         }
         dynasm!(self.ops ; .arch x64
             ; add rsp, room
@@ -334,20 +388,19 @@ impl Maker {
     }
 
     /// Arguments and the return address lie on the stack. See the module's documentation.
-    fn callback(&mut self, arguments: i32, vectors: bool, target: Target) {
+    /// `results` of the words stay on the stack.
+    fn callback(&mut self, arguments: i32, results: i32, vectors: bool, target: Target) {
         let tlb = TLB as i32 * 8 - BIAS;
         // Frame, arguments, return address, four temporaries: then aligned.
         let saved = 8 * (arguments + 1 + 4);
-        let room = if vectors { 128 } else { 0 } + (saved & 8);
+        let room = if vectors { VECTORS } else { 0 } + (saved & 8);
         let up = saved + room;
         let args = room + 40;
         dynasm!(self.ops ; .arch x64
             ; push rax ; push rcx ; push rdx ; push rsi
             ; sub rsp, room);
         if vectors {
-            for x in 0..16u8 {
-                dynasm!(self.ops ; .arch x64 ; movsd [rsp + i32::from(x) * 8], Rx(x));
-            }
+            self.store_vectors();
         }
         self.store_homes();
         self.store_mxcsr(up);
@@ -371,15 +424,13 @@ impl Maker {
         self.load_mxcsr(up);
         self.load_homes();
         if vectors {
-            for x in 0..16u8 {
-                dynasm!(self.ops ; .arch x64 ; movsd Rx(x), [rsp + i32::from(x) * 8]);
-            }
+            self.load_vectors();
         }
         dynasm!(self.ops ; .arch x64
             ; mov r14, [rbp + tlb]
             ; add rsp, room
             ; test eax, eax
             ; pop rsi ; pop rdx ; pop rcx ; pop rax
-            ; ret (arguments as i16 - 1) * 8);
+            ; ret (arguments - results) as i16 * 8);
     }
 }

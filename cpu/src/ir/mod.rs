@@ -7,14 +7,15 @@
 //!
 //! A [`Block`] is the translation of at most [`MAX_INSNS`] guest instructions within one page. It is a
 //! list of [`Op`]s in order; an op that yields a value is named by its index, so that a [`Val`] *is* the
-//! index of its op and every value is assigned once. Values are 64-bit patterns. Guest registers live in
-//! the [slots](crate::RegFile) of a hart and are touched only by `Get`/`Set`.
+//! index of its op and every value is assigned once. Values are 64-bit patterns, or vectors of 128 bits. Guest
+//! registers live in the [slots](crate::RegFile) of a hart and are touched only by `Get`/`Set`; a vector is two
+//! slots side by side, the first one even, which may be read and written by halves as well.
 //!
 //! Rules that a lifter keeps and [`Block::verify`] checks:
 //!
 //! 1. An instruction's `Set`s come after its last op that can trap ([`Op::can_trap`]): until then the
 //!    instruction can be undone by leaving the block. Every instruction boundary is precise.
-//! 2. A value is used only after its op, and a value of class F only by ops that take class F.
+//! 2. A value is used only after its op, and only by ops that take its class.
 //! 3. The program counter isn't a value: ops say [`Op::Page`] (virtual base of the page + constant), so
 //!    that a block is position-independent and shared by all who map its physical page.
 //! 4. What an instruction stores, it stores only when nothing of it can fault any more: it makes one store, or has
@@ -24,12 +25,21 @@
 //! defined here once, and the interpreter and the JIT agree bit by bit.
 
 mod eval;
+mod eval_vector;
+pub(crate) mod lane;
+mod op;
 mod print;
+mod vector;
 
 pub use eval::{
     eval_bin, eval_cmp, eval_fbin, eval_fclass, eval_fcmp, eval_ffma, eval_ffromint, eval_ftoint, eval_fun,
     eval_rmw, eval_un, rounding,
 };
+pub use eval_vector::{
+    eval_vbin, eval_vconvert, eval_vextract, eval_vfbin, eval_vfcmp, eval_vfsqrt, eval_vimm, eval_vimm2,
+    eval_vinsert, eval_vmask, eval_vselect, eval_vun,
+};
+pub use vector::{VBin, VConvert, VImm, VImm2, VUn, Vector};
 
 use crate::softfloat::Round;
 
@@ -299,8 +309,8 @@ pub enum Int {
     U64,
 }
 
-/// One operation. Each says its operands' and result's class: I (integer) or F (floating point); both
-/// are 64-bit patterns, and the class says only in which kind of host register a value is wanted.
+/// One operation. Each says its operands' and result's class: I (integer) or F (floating point), which both are 64-bit
+/// patterns, the class saying only in which kind of host register a value is wanted; or V (a vector).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Op {
     /// I: a constant.
@@ -437,6 +447,58 @@ pub enum Op {
     FToInt(Fmt, Int, Rm, Val),
     /// F from I.
     FFromInt(Fmt, Int, Rm, Val),
+    /// V: the content of two slots, the first of which is even.
+    GetV(Slot),
+    /// Stores a V value into two slots, the first of which is even.
+    SetV(Slot, Val),
+    /// V: loads 16 bytes from `addr + offset`: a [`Op::Check`] of them all and two loads of 8 bytes, the lower one first. Can
+    /// trap.
+    LoadV {
+        /// Base address (I).
+        addr: Val,
+        /// Added to the base.
+        offset: i32,
+    },
+    /// Stores 16 bytes to `addr + offset`: a [`Op::Check`] of them all and two stores of 8 bytes, the lower one first. Can trap.
+    StoreV {
+        /// Base address (I).
+        addr: Val,
+        /// Added to the base.
+        offset: i32,
+        /// What is stored (V).
+        value: Val,
+    },
+    /// V from I, I: low and high quadword.
+    VPair(Val, Val),
+    /// F from V: the low quadword.
+    VToF(Val),
+    /// V from V, V.
+    VBin(VBin, Val, Val),
+    /// V from V.
+    VUn(VUn, Val),
+    /// V from V and a constant.
+    VImm(VImm, Val, u8),
+    /// V from V, V and a constant.
+    VImm2(VImm2, Val, Val, u8),
+    /// V from V, V, V: elements of the third where the highest bit of the first's is set, else of the second.
+    VSelect(Size, Val, Val, Val),
+    /// V from V, I: with the element of that index (modulo their number) replaced by the low bits of an I value.
+    VInsert(Size, u8, Val, Val),
+    /// I from V: the element of that index (modulo their number), zero-extended.
+    VExtract(Size, u8, Val),
+    /// I from V: the highest bits of all elements.
+    VMask(Size, Val),
+    /// I from V: 1 if all bits are 0, else 0.
+    VIsZero(Val),
+    /// V from V, V: on packed numbers, rounded as the environment says. This and the ops below are only for guests with
+    /// [`crate::FloatRules::Sse`]: what other rules make of them is the interpreter's alone.
+    VFBin(FBin, Fmt, Val, Val),
+    /// V from V: square roots.
+    VFSqrt(Fmt, Val),
+    /// V from V, V: all ones where the comparison holds (doesn't hold, if `bool` says so), else 0.
+    VFCmp(FCond, bool, Fmt, Val, Val),
+    /// V from V.
+    VConvert(VConvert, Val),
     /// I: runs the guest's helper of that number ([`crate::Cpu::call`]), which sees and may change the
     /// whole hart; can trap. What it may change of the mode obliges the lifter to end the block.
     Call {
@@ -447,96 +509,6 @@ pub enum Op {
     },
 }
 
-impl Op {
-    /// Whether the op can leave the block before its instruction is complete.
-    pub fn can_trap(&self) -> bool {
-        matches!(
-            self,
-            Op::Load { .. }
-                | Op::Store { .. }
-                | Op::Rmw { .. }
-                | Op::LoadF { .. }
-                | Op::StoreF { .. }
-                | Op::Check { .. }
-                | Op::TrapIf { .. }
-                | Op::Call { .. }
-        )
-    }
-
-    /// The class of the result, if there is one.
-    pub fn class(&self) -> Option<Class> {
-        match self {
-            Op::Const(_)
-            | Op::Page(_)
-            | Op::Get(_)
-            | Op::Un(..)
-            | Op::Bin(..)
-            | Op::Cmp(..)
-            | Op::Select(..)
-            | Op::Load { .. }
-            | Op::Rmw { .. }
-            | Op::ToBits(..)
-            | Op::FCmp(..)
-            | Op::FClass(..)
-            | Op::FToInt(..)
-            | Op::Pure { .. }
-            | Op::Call { .. } => Some(Class::I),
-            Op::GetF(_)
-            | Op::LoadF { .. }
-            | Op::FromBits(_)
-            | Op::FBin(..)
-            | Op::FUn(..)
-            | Op::FFma { .. }
-            | Op::FFromInt(..) => Some(Class::F),
-            Op::Set(..)
-            | Op::Store { .. }
-            | Op::SetF(..)
-            | Op::StoreF { .. }
-            | Op::Check { .. }
-            | Op::TrapIf { .. } => None,
-        }
-    }
-
-    /// Calls `f` with each operand and the class it must have.
-    pub fn operands(&self, mut f: impl FnMut(Val, Class)) {
-        match *self {
-            Op::Const(_) | Op::Page(_) | Op::Get(_) | Op::GetF(_) => {}
-            Op::Set(_, v) | Op::Un(_, v) | Op::FromBits(v) | Op::FFromInt(_, _, _, v) => f(v, Class::I),
-            Op::SetF(_, v)
-            | Op::ToBits(_, v)
-            | Op::FUn(_, _, _, v)
-            | Op::FClass(_, v)
-            | Op::FToInt(_, _, _, v) => f(v, Class::F),
-            Op::Bin(_, _, a, b) | Op::Cmp(_, _, a, b) => {
-                f(a, Class::I);
-                f(b, Class::I);
-            }
-            Op::Select(c, a, b) => {
-                f(c, Class::I);
-                f(a, Class::I);
-                f(b, Class::I);
-            }
-            Op::Load { addr, .. } | Op::LoadF { addr, .. } | Op::Check { addr, .. } => f(addr, Class::I),
-            Op::TrapIf { cond, .. } => f(cond, Class::I),
-            Op::Pure { args, .. } => args.into_iter().flatten().for_each(|v| f(v, Class::I)),
-            Op::Store { addr, value, .. } | Op::Rmw { addr, value, .. } => {
-                f(addr, Class::I);
-                f(value, Class::I);
-            }
-            Op::StoreF { addr, value, .. } => {
-                f(addr, Class::I);
-                f(value, Class::F);
-            }
-            Op::FBin(_, _, _, a, b) | Op::FCmp(_, _, a, b) => {
-                f(a, Class::F);
-                f(b, Class::F);
-            }
-            Op::FFma { args, .. } => args.into_iter().for_each(|v| f(v, Class::F)),
-            Op::Call { args, .. } => args.into_iter().flatten().for_each(|v| f(v, Class::I)),
-        }
-    }
-}
-
 /// The kind of host register in which a value is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
@@ -544,6 +516,8 @@ pub enum Class {
     I,
     /// Floating point.
     F,
+    /// Vector.
+    V,
 }
 
 /// A direct target: an offset from the virtual base of the block's page; outside 0..4096 it is on
@@ -667,7 +641,12 @@ impl Block {
                 if op.can_trap() && committed {
                     return Err(format!("op {at} can trap after its instruction committed"));
                 }
-                committed |= matches!(op, Op::Set(..) | Op::SetF(..));
+                if let Op::GetV(slot) | Op::SetV(slot, _) = op
+                    && slot.0 % 2 != 0
+                {
+                    return Err(format!("op {at} has a vector in slots from {slot} on"));
+                }
+                committed |= matches!(op, Op::Set(..) | Op::SetF(..) | Op::SetV(..));
             }
         }
         match self.terminal {

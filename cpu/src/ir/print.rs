@@ -113,6 +113,27 @@ impl fmt::Display for Op {
             Op::FClass(fmt, v) => write!(f, "fclass.{fmt:?} {v}"),
             Op::FToInt(fmt, int, rm, v) => write!(f, "ftoint.{fmt:?}.{int:?}.{rm:?} {v}"),
             Op::FFromInt(fmt, int, rm, v) => write!(f, "ffromint.{fmt:?}.{int:?}.{rm:?} {v}"),
+            Op::GetV(s) => write!(f, "getv {s}"),
+            Op::SetV(s, v) => write!(f, "setv {s}, {v}"),
+            Op::LoadV { addr, offset } => write!(f, "loadv [{addr}{}]", Offset(*offset)),
+            Op::StoreV { addr, offset, value } => write!(f, "storev [{addr}{}], {value}", Offset(*offset)),
+            Op::VPair(a, b) => write!(f, "vpair {a}, {b}"),
+            Op::VToF(v) => write!(f, "vtof {v}"),
+            Op::VBin(op, a, b) => write!(f, "v{op:?} {a}, {b}"),
+            Op::VUn(op, v) => write!(f, "v{op:?} {v}"),
+            Op::VImm(op, v, imm) => write!(f, "v{op:?} {v}, {imm:#x}"),
+            Op::VImm2(op, a, b, imm) => write!(f, "v{op:?} {a}, {b}, {imm:#x}"),
+            Op::VSelect(size, mask, a, b) => write!(f, "vselect.{size:?} {mask}, {a}, {b}"),
+            Op::VInsert(size, i, v, x) => write!(f, "vinsert.{size:?} {v}[{i}], {x}"),
+            Op::VExtract(size, i, v) => write!(f, "vextract.{size:?} {v}[{i}]"),
+            Op::VMask(size, v) => write!(f, "vmask.{size:?} {v}"),
+            Op::VIsZero(v) => write!(f, "viszero {v}"),
+            Op::VFBin(op, fmt, a, b) => write!(f, "vf{op:?}.{fmt:?} {a}, {b}"),
+            Op::VFSqrt(fmt, v) => write!(f, "vfsqrt.{fmt:?} {v}"),
+            Op::VFCmp(c, not, fmt, a, b) => {
+                write!(f, "vfcmp.{}{c:?}.{fmt:?} {a}, {b}", if *not { "Not" } else { "" })
+            }
+            Op::VConvert(op, v) => write!(f, "v{op:?} {v}"),
             Op::Call { helper, args } => {
                 write!(f, "call {helper}(")?;
                 for (i, v) in args.iter().flatten().enumerate() {

@@ -170,6 +170,31 @@ impl Generator {
         }
     }
 
+    /// Whether a spill word is in use, by a value that is still needed.
+    fn spill_taken(&self, i: usize) -> bool {
+        let holder = self.alloc.spills[i];
+        holder != FREE && usize::from(self.last[usize::from(holder)]) > self.at
+    }
+
+    /// Two spill words side by side, for a vector.
+    fn spill_words(&mut self, v: u16) -> u8 {
+        for i in 0..SPILLS - 1 {
+            if self.spill_taken(i) || self.spill_taken(i + 1) {
+                continue;
+            }
+            for word in [i, i + 1] {
+                let holder = std::mem::replace(&mut self.alloc.spills[word], v);
+                if holder != FREE {
+                    self.alloc.places[usize::from(holder)].spill = NONE;
+                }
+            }
+            self.alloc.places[usize::from(v)].spill = i as u8;
+            return i as u8;
+        }
+        self.alloc.overflow = true;
+        0
+    }
+
     fn spill_word(&mut self, v: u16) -> u8 {
         for i in 0..SPILLS {
             let holder = self.alloc.spills[i];
@@ -277,8 +302,13 @@ impl Generator {
         let v = self.alloc.xmms[usize::from(x)];
         if v != FREE {
             if !self.place(v).is_backed() && usize::from(self.last[usize::from(v)]) > self.at {
-                let word = self.spill_word(v);
-                self.a().fstore(true, words::spill(word), Xmm(x));
+                if self.is_vector(v) {
+                    let word = self.spill_words(v);
+                    self.a().vstore(words::spill(word), Xmm(x));
+                } else {
+                    let word = self.spill_word(v);
+                    self.a().fstore(true, words::spill(word), Xmm(x));
+                }
             }
             self.alloc.places[usize::from(v)].xmm = NONE;
             self.alloc.xmms[usize::from(x)] = FREE;
@@ -375,7 +405,11 @@ impl Generator {
         }
         let x = self.temp_xmm();
         if let Some(m) = self.memory(v) {
-            self.a().fload(true, x, m);
+            if self.is_vector(v) {
+                self.a().vload(x, m);
+            } else {
+                self.a().fload(true, x, m);
+            }
         } else if let Some(r) = self.in_reg(v) {
             self.a().xmm_from_reg(true, x, r);
         } else {
@@ -534,12 +568,12 @@ impl Generator {
         self.alloc.places[usize::from(old)].home = NONE;
     }
 
-    /// Before a slot in memory is overwritten.
+    /// Before a slot in memory is overwritten, which may be part of a vector's.
     pub fn leave_slot(&mut self, slot: u16) {
         let mut i = 0;
         while i < self.alloc.slots.len() {
             let (s, v) = self.alloc.slots[i];
-            if s != slot {
+            if s != slot && !(s == slot & !1 && self.is_vector(v)) {
                 i += 1;
                 continue;
             }
@@ -551,10 +585,14 @@ impl Generator {
                 || p.spill != NONE
                 || p.known != Known::Nothing;
             if self.needed(v) && !other {
-                let m = words::word(usize::from(slot));
-                if self.is_float(v) {
+                let m = words::word(usize::from(s));
+                if self.is_float(v) || self.is_vector(v) {
                     let x = self.temp_xmm();
-                    self.a().fload(true, x, m);
+                    if self.is_vector(v) {
+                        self.a().vload(x, m);
+                    } else {
+                        self.a().fload(true, x, m);
+                    }
                     self.alloc.xmms[usize::from(x.0)] = v;
                     self.alloc.places[usize::from(v)].xmm = x.0;
                     self.alloc.pinned_xmm &= !(1 << x.0);
@@ -629,6 +667,21 @@ impl Generator {
                 self.a().store(true, m, r);
             }
         }
+        if self.place(v).slot == FREE && self.needed(v) {
+            self.alloc.slots.push((slot, v));
+            self.alloc.places[usize::from(v)].slot = slot;
+        }
+    }
+
+    /// Stores a vector into two slots in memory.
+    pub fn set_vector(&mut self, slot: u16, v: u16) {
+        if self.place(v).slot == slot {
+            return;
+        }
+        self.leave_slot(slot);
+        self.leave_slot(slot + 1);
+        let x = self.xmm(v);
+        self.a().vstore(words::word(usize::from(slot)), x);
         if self.place(v).slot == FREE && self.needed(v) {
             self.alloc.slots.push((slot, v));
             self.alloc.places[usize::from(v)].slot = slot;

@@ -361,6 +361,7 @@ impl Generator {
                 self.call_soft(op, &values, Value::Float(x));
                 self.define_xmm(x);
             }
+            Class::V => unreachable!("no op on vectors is computed here"),
         }
     }
 

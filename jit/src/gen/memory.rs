@@ -42,19 +42,25 @@ enum Data {
     LoadF(u64, Xmm),
     Store(Size, Operand),
     StoreF(u64, Xmm),
+    LoadV(Xmm),
+    StoreV(Xmm),
     /// Nothing: that many bytes are checked, to be written or read.
     Check(u8, bool),
 }
 
 impl Data {
     fn is_write(&self) -> bool {
-        matches!(self, Data::Store(..) | Data::StoreF(..) | Data::Check(_, true))
+        matches!(
+            self,
+            Data::Store(..) | Data::StoreF(..) | Data::StoreV(_) | Data::Check(_, true)
+        )
     }
 
     fn bytes(&self) -> u64 {
         match *self {
             Data::Load(size, ..) | Data::Store(size, _) => size.bytes(),
             Data::LoadF(bytes, _) | Data::StoreF(bytes, _) => bytes,
+            Data::LoadV(_) | Data::StoreV(_) => 16,
             Data::Check(len, _) => len.into(),
         }
     }
@@ -111,6 +117,16 @@ impl Generator {
                 let base = self.reg(addr.0);
                 let x = self.xmm(value.0);
                 self.transfer(block, base, offset, Data::StoreF(bytes_of(fmt), x), |_| {});
+            }
+            Op::LoadV { addr, offset } => {
+                let base = self.reg(addr.0);
+                let x = self.temp_xmm();
+                self.transfer(block, base, offset, Data::LoadV(x), |g| g.define_xmm(x));
+            }
+            Op::StoreV { addr, offset, value } => {
+                let base = self.reg(addr.0);
+                let x = self.xmm(value.0);
+                self.transfer(block, base, offset, Data::StoreV(x), |_| {});
             }
             Op::Rmw {
                 op,
@@ -236,6 +252,8 @@ impl Generator {
                 Size::B4 => self.a().store(false, m, r),
                 Size::B8 => self.a().store(true, m, r),
             },
+            Data::LoadV(x) => self.a().vload(x, m),
+            Data::StoreV(x) => self.a().vstore(m, x),
             Data::Check(..) => {}
             Data::Store(_, Operand::Mem(_)) => unreachable!("a stored value is in a register"),
         }
@@ -256,6 +274,11 @@ impl Generator {
         }
         match data {
             Data::Load(..) | Data::LoadF(..) | Data::Check(..) => self.a().push_imm(0),
+            Data::LoadV(_) => self.a().lea(RSP, Mem::new(RSP, -16)),
+            Data::StoreV(x) => {
+                self.a().lea(RSP, Mem::new(RSP, -16));
+                self.a().vstore(Mem::new(RSP, 0), x);
+            }
             Data::Store(_, value) => self.push_operand(value),
             Data::StoreF(bytes, x) => {
                 self.a().lea(RSP, Mem::new(RSP, -8));
@@ -266,6 +289,8 @@ impl Generator {
             Data::Check(len, write) => (Kind::Check(len, write), Access::OTHER),
             Data::Store(..) | Data::StoreF(..) => (Kind::Store, Access::of(true, data.size())),
             Data::Load(..) | Data::LoadF(..) => (Kind::Load, Access::of(false, data.size())),
+            Data::LoadV(_) => (Kind::LoadV, Access::LOAD_VECTOR),
+            Data::StoreV(_) => (Kind::StoreV, Access::STORE_VECTOR),
         };
         let desc = self.desc(block, kind, data.size());
         self.thunk(desc, access);
@@ -279,6 +304,11 @@ impl Generator {
                 self.a().fload(true, x, Mem::new(RSP, 0));
                 self.a().drop_top();
             }
+            Data::LoadV(x) => {
+                self.a().vload(x, Mem::new(RSP, 0));
+                self.a().lea(RSP, Mem::new(RSP, 24));
+            }
+            Data::StoreV(_) => self.a().lea(RSP, Mem::new(RSP, 24)),
             Data::Store(..) | Data::StoreF(..) | Data::Check(..) => self.a().drop_top(),
         }
         let result = match data {

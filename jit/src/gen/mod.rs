@@ -10,6 +10,7 @@ mod end;
 mod float;
 mod integer;
 mod memory;
+mod vector;
 
 use cpu::Layout;
 use cpu::ir::{Block, Class, Op, Slot, Terminal, Val};
@@ -375,6 +376,13 @@ impl Generator {
             .is_some_and(|op| op.class() == Some(Class::F))
     }
 
+    /// Whether a value is of class V.
+    fn is_vector(&self, v: u16) -> bool {
+        self.ops
+            .get(usize::from(v))
+            .is_some_and(|op| op.class() == Some(Class::V))
+    }
+
     /// Takes the block's steps from the budget.
     fn begin(&mut self, block: &Block) {
         let steps = self.steps;
@@ -419,6 +427,9 @@ impl Generator {
                     self.define_xmm(x);
                 }
             },
+            // No vector has a home.
+            Op::GetV(slot) => self.alias_slot(slot.0),
+            Op::SetV(slot, v) => self.set_vector(slot.0, v.0),
             Op::Set(slot, v) | Op::SetF(slot, v) => match self.home_of[usize::from(slot.0)] {
                 NONE => self.set_slot(slot.0, v.0),
                 home => self.set_home(home, v.0),
@@ -431,6 +442,8 @@ impl Generator {
             | Op::Store { .. }
             | Op::LoadF { .. }
             | Op::StoreF { .. }
+            | Op::LoadV { .. }
+            | Op::StoreV { .. }
             | Op::Rmw { .. }
             | Op::Check { .. }
             | Op::Call { .. } => self.access(block, op),
@@ -445,6 +458,21 @@ impl Generator {
             | Op::FClass(..)
             | Op::FToInt(..)
             | Op::FFromInt(..) => self.float(op),
+            Op::VPair(..)
+            | Op::VToF(_)
+            | Op::VBin(..)
+            | Op::VUn(..)
+            | Op::VImm(..)
+            | Op::VImm2(..)
+            | Op::VSelect(..)
+            | Op::VInsert(..)
+            | Op::VExtract(..)
+            | Op::VMask(..)
+            | Op::VIsZero(_)
+            | Op::VFBin(..)
+            | Op::VFSqrt(..)
+            | Op::VFCmp(..)
+            | Op::VConvert(..) => self.vector(op),
         }
         self.end_op();
     }

@@ -48,7 +48,16 @@ pub(crate) fn dead(
                     overwritten.push(slot.0);
                 }
             }
+            Op::SetV(slot, _) => {
+                let halves = [slot.0, slot.0 + 1];
+                if remove_sets && halves.iter().all(|s| overwritten.contains(s)) {
+                    *op = Op::Const(0);
+                } else {
+                    overwritten.extend(halves);
+                }
+            }
             Op::Get(slot) | Op::GetF(slot) => overwritten.retain(|s| *s != slot.0),
+            Op::GetV(slot) => overwritten.retain(|s| *s & !1 != slot.0),
             _ => {}
         }
         if uses.count[at] > 0 || !is_pure(op) {

@@ -1,6 +1,6 @@
 //! Ops on constants become constants; identities become their operand's name.
 
-use cpu::ir::{Bin, Op, Un, Val, Width, eval_bin, eval_cmp, eval_un};
+use cpu::ir::{Bin, Op, Size, Un, VUn, Val, Width, eval_bin, eval_cmp, eval_un};
 
 use super::map_operands;
 
@@ -28,6 +28,25 @@ pub(crate) fn fold(ops: &mut [Op], terminal: &mut [Option<Val>; 2], names: &mut 
                 (Some(a), Some(b)) => Some(u64::from(eval_cmp(cond, width, a, b))),
                 _ => None,
             },
+            Op::VExtract(Size::B8, index, v) => {
+                if let Op::VPair(low, high) = ops[usize::from(v.0)] {
+                    name = if index & 1 == 0 { low } else { high };
+                }
+                None
+            }
+            // A vector taken apart and put together.
+            Op::VPair(low, high) => {
+                let part = |half: Val, wanted: u8| match ops[usize::from(half.0)] {
+                    Op::VExtract(Size::B8, index, v) if index & 1 == wanted => Some(v),
+                    _ => None,
+                };
+                match (part(low, 0), part(high, 1), constant(high)) {
+                    (Some(v), Some(w), _) if v == w => name = v,
+                    (Some(v), None, Some(0)) => ops[at] = Op::VUn(VUn::Low64, v),
+                    _ => {}
+                }
+                None
+            }
             Op::Select(c, a, b) => {
                 match constant(c) {
                     Some(0) => name = b,

@@ -77,8 +77,18 @@ impl Passes {
 /// Replaces each operand by what `f` makes of it.
 pub(crate) fn map_operands(op: &mut Op, mut f: impl FnMut(Val) -> Val) {
     match op {
-        Op::Const(_) | Op::Page(_) | Op::Get(_) | Op::GetF(_) => {}
-        Op::Set(_, v)
+        Op::Const(_) | Op::Page(_) | Op::Get(_) | Op::GetF(_) | Op::GetV(_) => {}
+        Op::SetV(_, v)
+        | Op::VToF(v)
+        | Op::VUn(_, v)
+        | Op::VImm(_, v, _)
+        | Op::VExtract(_, _, v)
+        | Op::VMask(_, v)
+        | Op::VIsZero(v)
+        | Op::VFSqrt(_, v)
+        | Op::VConvert(_, v)
+        | Op::LoadV { addr: v, .. }
+        | Op::Set(_, v)
         | Op::SetF(_, v)
         | Op::Un(_, v)
         | Op::FromBits(v)
@@ -92,7 +102,16 @@ pub(crate) fn map_operands(op: &mut Op, mut f: impl FnMut(Val) -> Val) {
         | Op::TrapIf { cond: v, .. }
         | Op::LoadF { addr: v, .. } => *v = f(*v),
         Op::Pure { args, .. } => args.iter_mut().flatten().for_each(|v| *v = f(*v)),
-        Op::Bin(_, _, a, b)
+        Op::VPair(a, b)
+        | Op::VBin(_, a, b)
+        | Op::VImm2(_, a, b, _)
+        | Op::VInsert(_, _, a, b)
+        | Op::VFBin(_, _, a, b)
+        | Op::VFCmp(_, _, _, a, b)
+        | Op::StoreV {
+            addr: a, value: b, ..
+        }
+        | Op::Bin(_, _, a, b)
         | Op::Cmp(_, _, a, b)
         | Op::FBin(_, _, _, a, b)
         | Op::FCmp(_, _, a, b)
@@ -108,7 +127,7 @@ pub(crate) fn map_operands(op: &mut Op, mut f: impl FnMut(Val) -> Val) {
             *a = f(*a);
             *b = f(*b);
         }
-        Op::Select(c, a, b) => {
+        Op::Select(c, a, b) | Op::VSelect(_, c, a, b) => {
             *c = f(*c);
             *a = f(*a);
             *b = f(*b);
@@ -126,6 +145,18 @@ pub(crate) fn is_pure(op: &Op) -> bool {
         | Op::Page(_)
         | Op::Get(_)
         | Op::GetF(_)
+        | Op::GetV(_)
+        | Op::VPair(..)
+        | Op::VToF(_)
+        | Op::VBin(..)
+        | Op::VUn(..)
+        | Op::VImm(..)
+        | Op::VImm2(..)
+        | Op::VSelect(..)
+        | Op::VInsert(..)
+        | Op::VExtract(..)
+        | Op::VMask(..)
+        | Op::VIsZero(_)
         | Op::Un(..)
         | Op::Bin(..)
         | Op::Cmp(..)
@@ -136,6 +167,7 @@ pub(crate) fn is_pure(op: &Op) -> bool {
         | Op::Pure { .. }
         | Op::FUn(FUn::Neg | FUn::Abs | FUn::Unbox | FUn::Box, ..) => true,
         // They raise flags.
+        Op::VFBin(..) | Op::VFSqrt(..) | Op::VFCmp(..) | Op::VConvert(..) => false,
         Op::FBin(..)
         | Op::FUn(FUn::Sqrt | FUn::Convert, ..)
         | Op::FFma { .. }
@@ -144,6 +176,9 @@ pub(crate) fn is_pure(op: &Op) -> bool {
         | Op::FFromInt(..) => false,
         Op::Set(..)
         | Op::SetF(..)
+        | Op::SetV(..)
+        | Op::LoadV { .. }
+        | Op::StoreV { .. }
         | Op::Load { .. }
         | Op::LoadF { .. }
         | Op::Store { .. }

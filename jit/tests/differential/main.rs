@@ -5,6 +5,7 @@
 
 mod program;
 mod random;
+mod vectors;
 mod world;
 
 use cpu::ir::{Block, Terminal};
@@ -36,6 +37,11 @@ fn compare(jit: &mut Jit, seed: u64, passes: Passes, budget: u64) {
         &mut their_budget,
         &breakpoints,
     );
+    // The interpreter has the environment raise what a translated block exits with.
+    let their_exit = match (their_exit, theirs.raised) {
+        (Exit::Stop, Some(trap)) => Exit::Trap(trap),
+        (exit, _) => exit,
+    };
     jit.set_passes(passes);
     let key = BlockKey {
         page: seed,
@@ -68,6 +74,9 @@ fn compare(jit: &mut Jit, seed: u64, passes: Passes, budget: u64) {
                 &mut our_budget,
                 &breakpoints,
             );
+            if let (Exit::Stop, Some(trap)) = (our_exit, ours.raised) {
+                our_exit = Exit::Trap(trap);
+            }
         }
     }
     let context = || format!("seed {seed} budget {budget} passes {passes:?}\n{b}");

@@ -26,7 +26,7 @@ const INTS: [u64; 14] = [
     0xff,
 ];
 
-const FLOATS: [u64; 20] = [
+pub const FLOATS: [u64; 20] = [
     0,
     1 << 63,
     0x3ff0_0000_0000_0000,
@@ -99,22 +99,23 @@ impl Rng {
     }
 }
 
-struct Builder<'a> {
-    rng: &'a mut Rng,
+pub struct Builder<'a> {
+    pub rng: &'a mut Rng,
     ops: Vec<Op>,
     ints: Vec<Val>,
-    floats: Vec<Val>,
+    pub floats: Vec<Val>,
     singles: Vec<Val>,
+    pub vectors: Vec<Val>,
     bases: Vec<Val>,
 }
 
 impl Builder<'_> {
-    fn op(&mut self, op: Op) -> Val {
+    pub fn op(&mut self, op: Op) -> Val {
         self.ops.push(op);
         Val((self.ops.len() - 1) as u16)
     }
 
-    fn new_int(&mut self, op: Op) -> Val {
+    pub fn new_int(&mut self, op: Op) -> Val {
         let v = self.op(op);
         self.ints.push(v);
         v
@@ -128,7 +129,7 @@ impl Builder<'_> {
         Slot(32 + self.rng.below(10) as u16)
     }
 
-    fn int(&mut self) -> Val {
+    pub fn int(&mut self) -> Val {
         match self.rng.below(10) {
             0..=4 if !self.ints.is_empty() => {
                 let n = self.ints.len() as u64;
@@ -156,7 +157,7 @@ impl Builder<'_> {
     }
 
     /// An address that is mostly in memory.
-    fn base(&mut self) -> Val {
+    pub fn base(&mut self) -> Val {
         if !self.bases.is_empty() && self.rng.below(3) != 0 {
             return self.rng.pick(&self.bases.clone());
         }
@@ -172,7 +173,7 @@ impl Builder<'_> {
         v
     }
 
-    fn offset(&mut self) -> i32 {
+    pub fn offset(&mut self) -> i32 {
         match self.rng.below(4) {
             0 => 0,
             1 => self.rng.below(4096) as i32 - 2048,
@@ -498,11 +499,13 @@ pub fn block(rng: &mut Rng) -> Block {
 pub fn block_of(rng: &mut Rng, n: usize) -> Block {
     let faults = rng.below(4) != 0;
     let floats = rng.below(3) == 0;
+    let vectors = rng.below(3) == 0;
     let mut b = Builder {
         rng,
         ops: Vec::new(),
         ints: Vec::new(),
         floats: Vec::new(),
+        vectors: Vec::new(),
         singles: Vec::new(),
         bases: Vec::new(),
     };
@@ -524,8 +527,20 @@ pub fn block_of(rng: &mut Rng, n: usize) -> Block {
                 b.float_op();
             }
         }
+        for _ in 0..if vectors { b.rng.below(5) } else { 0 } {
+            b.vector_op();
+        }
+        if faults && vectors && b.rng.below(3) == 0 {
+            b.vector_access();
+        }
+        if faults && b.rng.below(16) == 0 {
+            b.check();
+        }
         if faults && b.rng.below(2) == 0 {
             b.access(true);
+        }
+        for _ in 0..if vectors { b.rng.below(3) } else { 0 } {
+            b.vector_set();
         }
         for _ in 0..b.rng.below(3) {
             b.set();

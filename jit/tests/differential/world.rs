@@ -1,7 +1,7 @@
 //! A small machine: 16 pages from 0x10000 on, of several kinds, over 64 KiB of host memory.
 
 use cpu::ir::{Rmw, Size, Slot, eval_rmw};
-use cpu::{Env, FloatRules, Here, Layout, Outcome, RegFile, SpaceKey};
+use cpu::{Env, FloatRules, Here, Layout, Outcome, RegFile, SpaceKey, Trap};
 use jit::tlb::{self, CodeSpace, Space};
 
 use crate::random::Rng;
@@ -70,6 +70,8 @@ pub struct World {
     pub regs: RegFile,
     pub memory: Vec<u8>,
     pub asked: Vec<Asked>,
+    /// The exception that a block raised.
+    pub raised: Option<Trap>,
     space: Option<Space>,
     pub jumps: CodeSpace,
 }
@@ -87,6 +89,7 @@ impl World {
             regs,
             memory,
             asked: Vec::new(),
+            raised: None,
             space: None,
             jumps: CodeSpace::new(SpaceKey::default(), 0, 1),
         }
@@ -115,8 +118,8 @@ impl World {
     }
 
     /// Checks the access, and notes it.
-    fn check(&mut self, here: Here, addr: u64, size: Size, write: bool, what: String) -> Outcome {
-        let last = addr.wrapping_add(size.bytes() - 1);
+    fn look(&mut self, here: Here, addr: u64, len: u64, write: bool, what: String) -> Outcome {
+        let last = addr.wrapping_add(len - 1);
         let mut outcome = Outcome::Done;
         let mut optional = true;
         for at in [addr, last] {
@@ -192,7 +195,13 @@ impl World {
 
 impl Env for World {
     fn load(&mut self, here: Here, addr: u64, size: Size) -> (Outcome, u64) {
-        let outcome = self.check(here, addr, size, false, format!("load {addr:#x} {size:?}"));
+        let outcome = self.look(
+            here,
+            addr,
+            size.bytes(),
+            false,
+            format!("load {addr:#x} {size:?}"),
+        );
         let value = if outcome == Outcome::Stop {
             0x55
         } else {
@@ -202,10 +211,10 @@ impl Env for World {
     }
 
     fn store(&mut self, here: Here, addr: u64, size: Size, value: u64) -> Outcome {
-        let outcome = self.check(
+        let outcome = self.look(
             here,
             addr,
-            size,
+            size.bytes(),
             true,
             format!("store {addr:#x} {size:?} {value:#x}"),
         );
@@ -225,7 +234,7 @@ impl Env for World {
             });
             return (Outcome::Stop, 0x77);
         }
-        let outcome = self.check(here, addr, size, true, what);
+        let outcome = self.look(here, addr, size.bytes(), true, what);
         if outcome == Outcome::Stop {
             return (outcome, 0x99);
         }
@@ -274,11 +283,14 @@ impl Env for World {
         &mut self.regs
     }
 
-    fn check(&mut self, _: Here, _: u64, _: u64, _: bool) -> Outcome {
-        unreachable!("no such op")
+    fn check(&mut self, here: Here, addr: u64, len: u64, write: bool) -> Outcome {
+        let what = format!("check {addr:#x} {len} {write}");
+        self.look(here, addr, len, write, what)
     }
-    fn raise(&mut self, _: Here, _: cpu::Trap) -> Outcome {
-        unreachable!("no such op")
+
+    fn raise(&mut self, _: Here, trap: Trap) -> Outcome {
+        self.raised = Some(trap);
+        Outcome::Stop
     }
     fn breakpoint(&mut self, here: Here) -> bool {
         self.asked.push(Asked {

@@ -5,7 +5,8 @@
 
 use super::cc::Cc;
 use crate::ir::{
-    Bin, Cond, Insn, Op, Size, Slot, Target, Terminal, TrapValue, Un, Val, Width, eval_bin, eval_cmp, eval_un,
+    Bin, Class, Cond, Fmt, Insn, Op, Size, Slot, Target, Terminal, TrapValue, Un, Val, Width, eval_bin,
+    eval_cmp, eval_un,
 };
 use crate::x86_64::helper::Form;
 use crate::x86_64::mode::Mode;
@@ -211,7 +212,52 @@ impl Lifter {
             return;
         }
         self.op(Op::Set(slot, v));
+        self.part_changes(slot);
         self.hold(slot, Some(v));
+    }
+
+    /// The vector that a slot is known to be part of, and which half it is.
+    fn vector_at(&self, slot: Slot) -> Option<(Val, u8)> {
+        let v = self.held(Slot(slot.0 & !1))?;
+        (self.def(v).class() == Some(Class::V)).then_some((v, (slot.0 & 1) as u8))
+    }
+
+    /// A slot is set that may be part of a vector.
+    fn part_changes(&mut self, slot: Slot) {
+        if self.vector_at(slot).is_some() {
+            self.hold(Slot(slot.0 & !1), None);
+        }
+    }
+
+    /// Content of two slots as a vector.
+    pub fn get_v(&mut self, slot: Slot) -> Val {
+        if let Some((v, _)) = self.vector_at(slot) {
+            return v;
+        }
+        let halves = [slot, Slot(slot.0 + 1)];
+        let v = if halves.iter().any(|half| self.held(*half).is_some()) {
+            // What was stored by halves is slow to load as a whole.
+            let [low, high] = halves.map(|half| match self.held(half) {
+                Some(v) if self.def(v).class() == Some(Class::F) => self.op(Op::ToBits(Fmt::F64, v)),
+                Some(v) => v,
+                None => self.op(Op::Get(half)),
+            });
+            self.op(Op::VPair(low, high))
+        } else {
+            self.op(Op::GetV(slot))
+        };
+        self.hold(slot, Some(v));
+        self.hold(Slot(slot.0 + 1), None);
+        v
+    }
+
+    pub fn set_v(&mut self, slot: Slot, v: Val) {
+        if self.held(slot) == Some(v) {
+            return;
+        }
+        self.op(Op::SetV(slot, v));
+        self.hold(slot, Some(v));
+        self.hold(Slot(slot.0 + 1), None);
     }
 
     /// Content of a slot of class F.
@@ -221,6 +267,7 @@ impl Lifter {
 
     pub fn set_f(&mut self, slot: Slot, v: Val) {
         self.op(Op::SetF(slot, v));
+        self.part_changes(slot);
         self.hold(slot, Some(v));
     }
 
@@ -229,6 +276,11 @@ impl Lifter {
         // A slot may be read in both classes.
         match known {
             Some(v) if self.def(v).class() == get.class() => v,
+            _ if let Some((v, half)) = self.vector_at(slot) => match (get, half) {
+                (Op::GetF(_), 0) => self.op(Op::VToF(v)),
+                (Op::GetF(_), _) => self.op(get),
+                _ => self.op(Op::VExtract(Size::B8, half, v)),
+            },
             _ => {
                 let v = self.op(get);
                 self.hold(slot, Some(v));
@@ -435,6 +487,8 @@ impl Lifter {
             Op::Const(c) => c <= size.mask(),
             Op::Un(Un::Zext8, _) | Op::Cmp(..) | Op::FCmp(..) => true,
             Op::Un(Un::Clz32 | Un::Clz64 | Un::Ctz32 | Un::Ctz64 | Un::Popcnt32 | Un::Popcnt64, _) => true,
+            Op::VExtract(s, ..) => s <= size,
+            Op::VMask(s, _) => size >= Size::B2 || s > Size::B1,
             Op::Un(Un::Zext16, _) => size >= Size::B2,
             Op::Un(Un::Zext32, _) => size >= Size::B4,
             Op::Load {

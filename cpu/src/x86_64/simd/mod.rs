@@ -1,13 +1,9 @@
-//! What packed instructions compute, as functions of 64-bit words (SDM 2A to 2C).
+//! What packed instructions compute for which IR has no op on vectors, as functions of 64-bit words (SDM 2A to 2C).
 //!
-//! A vector register is two slots of 64 bits. Where the lanes don't mix, one function serves both halves (and MMX
-//! registers, which are one); where they do, a function yields one half of the result from up to four
-//! words. What needs no function (and, or, xor, moves, shifts of whole registers, blends by a constant, sums of
-//! quadwords) is plain IR in the lifter.
+//! A vector register is two words; a function yields one half of the result from up to four words.
 //!
 //! ```text
-//!   integer.rs   sums, products, comparisons, shifts: lane by lane
-//!   shuffle.rs   packing, widening, permuting, horizontal sums
+//!   shuffle.rs   sums of differences, minimum of words
 //!   float.rs     approximate reciprocals, rounding to integers
 //!   crypto.rs    AES, carry-less products, CRC32
 //!   string.rs    pcmpestri and its kin
@@ -29,11 +25,8 @@ macro_rules! functions {
     };
 }
 
-mod lane;
-
 pub mod crypto;
 pub mod float;
-pub mod integer;
 pub mod shuffle;
 pub mod string;
 
@@ -49,8 +42,7 @@ pub const COUNT: usize = (string::END - FIRST) as usize;
 pub const FUNCTIONS: [PureFn; COUNT] = all();
 
 const fn all() -> [PureFn; COUNT] {
-    let parts: [&[PureFn]; 5] = [
-        &integer::FUNCTIONS,
+    let parts: [&[PureFn]; 4] = [
         &shuffle::FUNCTIONS,
         &float::FUNCTIONS,
         &crypto::FUNCTIONS,

@@ -1,8 +1,8 @@
 //! Conversions between formats and integers, and rounding to integers.
 
 use super::float::{lanes, size_of};
-use super::{Alignment, Lifter, Vector, is_mmx, number, register};
-use crate::ir::{Bin, Cond, FCond, FUn, Fmt, Int, Op, Rm, Size, Val, Width};
+use super::{Alignment, Halves, Lifter, is_mmx, low, register};
+use crate::ir::{Bin, Cond, FCond, FUn, Fmt, Int, Op, Rm, Size, VConvert, Val, Width};
 use crate::softfloat::Round;
 use crate::x86_64::helper;
 use crate::x86_64::lift::operand::{Use, general, operand_size};
@@ -27,51 +27,33 @@ pub(super) fn lift(l: &mut Lifter, i: &Instruction) -> bool {
         M::Cvtss2sd => between(l, i, F32, F64),
         M::Cvtsd2ss => between(l, i, F64, F32),
         M::Cvtps2pd => {
-            let v = l.low_operand(i, 1, Size::B8);
+            let v = low_half(l, i);
             let guard = l.guard();
-            let r = l.vector_of(F64, |l, n| {
-                let x = l.lane(F32, [v, v], n);
-                l.op(Op::FUn(FUn::Convert, F32, ROUND, x))
-            });
+            let r = l.op(Op::VConvert(VConvert::F32ToF64, v));
             l.settle(guard, F64, &[]);
             l.set_result(i, r);
         }
         M::Cvtpd2ps => {
             let v = l.vector_operand(i, 1, Alignment::Required);
             let guard = l.guard();
-            let [first, second] = [0, 1].map(|n| {
-                let x = l.lane(F64, v, n);
-                let x = l.op(Op::FUn(FUn::Convert, F64, ROUND, x));
-                l.op(Op::ToBits(F32, x))
-            });
-            let r = l.dwords(first, second);
-            l.settle(guard, F32, &[r]);
-            let zero = l.constant(0);
-            l.set_result(i, [r, zero]);
-        }
-        M::Cvtdq2ps => {
-            let v = l.vector_operand(i, 1, Alignment::Required);
-            let guard = l.guard();
-            let r = l.vector_of(F32, |l, n| {
-                let x = l.shr(v[n / 2], 32 * (n as u64 % 2));
-                l.op(Op::FFromInt(F32, Int::I32, ROUND, x))
-            });
-            l.settle(guard, F32, &[]);
+            let r = l.op(Op::VConvert(VConvert::F64ToF32, v));
+            l.settle_vector(guard, F32, r);
             l.set_result(i, r);
         }
+        M::Cvtdq2ps => whole(l, i, VConvert::I32ToF32),
         M::Cvtdq2pd => {
-            let v = l.low_operand(i, 1, Size::B8);
-            let r = doubles_from(l, v);
+            let v = low_half(l, i);
+            let r = l.op(Op::VConvert(VConvert::I32ToF64, v));
             l.set_result(i, r);
         }
-        M::Cvtps2dq => to_dwords(l, i, ROUND),
-        M::Cvttps2dq => to_dwords(l, i, CUT),
-        M::Cvtpd2dq => narrow_to_dwords(l, i, ROUND),
-        M::Cvttpd2dq => narrow_to_dwords(l, i, CUT),
+        M::Cvtps2dq => whole(l, i, VConvert::F32ToI32),
+        M::Cvttps2dq => whole(l, i, VConvert::F32ToI32Cut),
+        M::Cvtpd2dq => whole(l, i, VConvert::F64ToI32),
+        M::Cvttpd2dq => whole(l, i, VConvert::F64ToI32Cut),
         M::Cvtpi2ps => {
             let v = l.mm_operand(i, 1, Size::B8);
             let guard = l.guard();
-            let r = l.vector_of(F32, |l, n| {
+            let r = l.halves_of(F32, |l, n| {
                 let x = l.shr(v, 32 * (n as u64 % 2));
                 l.op(Op::FFromInt(F32, Int::I32, ROUND, x))
             });
@@ -81,7 +63,8 @@ pub(super) fn lift(l: &mut Lifter, i: &Instruction) -> bool {
         }
         M::Cvtpi2pd => {
             let v = l.mm_operand(i, 1, Size::B8);
-            let r = doubles_from(l, v);
+            let v = l.only_low(v);
+            let r = l.op(Op::VConvert(VConvert::I32ToF64, v));
             enter(l, i, 1);
             l.set_result(i, r);
         }
@@ -146,38 +129,31 @@ fn between(l: &mut Lifter, i: &Instruction, from: Fmt, to: Fmt) {
     l.set_scalar(i, to, r);
 }
 
-/// Two doubles from two signed dwords: exact.
-fn doubles_from(l: &mut Lifter, v: Val) -> Vector {
-    l.vector_of(Fmt::F64, |l, n| {
-        let x = l.shr(v, 32 * n as u64);
-        l.op(Op::FFromInt(Fmt::F64, Int::I32, ROUND, x))
-    })
+/// The low half of a vector, or 8 bytes of memory.
+fn low_half(l: &mut Lifter, i: &Instruction) -> Val {
+    if i.op1_kind() == iced_x86::OpKind::Register {
+        return l.vector_register(i, 1);
+    }
+    let v = l.low_operand(i, 1, Size::B8);
+    l.only_low(v)
+}
+
+/// A conversion of a whole vector that can't underflow.
+fn whole(l: &mut Lifter, i: &Instruction, op: VConvert) {
+    let v = l.vector_operand(i, 1, Alignment::Required);
+    let guard = l.guard();
+    let r = l.op(Op::VConvert(op, v));
+    l.settle(guard, Fmt::F32, &[]);
+    l.set_result(i, r);
 }
 
 /// A word of two signed dwords from lanes `first` and `first + 1`.
-fn dwords_of(l: &mut Lifter, fmt: Fmt, v: Vector, first: usize, rm: Rm) -> Val {
+fn dwords_of(l: &mut Lifter, fmt: Fmt, v: Halves, first: usize, rm: Rm) -> Val {
     let [lo, hi] = [first, first + 1].map(|n| {
         let x = l.lane(fmt, v, n);
         l.op(Op::FToInt(fmt, Int::I32, rm, x))
     });
     l.dwords(lo, hi)
-}
-
-fn to_dwords(l: &mut Lifter, i: &Instruction, rm: Rm) {
-    let v = l.vector_operand(i, 1, Alignment::Required);
-    let guard = l.guard();
-    let r = [0, 2].map(|first| dwords_of(l, Fmt::F32, v, first, rm));
-    l.settle(guard, Fmt::F32, &[]);
-    l.set_result(i, r);
-}
-
-fn narrow_to_dwords(l: &mut Lifter, i: &Instruction, rm: Rm) {
-    let v = l.vector_operand(i, 1, Alignment::Required);
-    let guard = l.guard();
-    let r = dwords_of(l, Fmt::F64, v, 0, rm);
-    l.settle(guard, Fmt::F64, &[]);
-    let zero = l.constant(0);
-    l.set_result(i, [r, zero]);
 }
 
 fn singles_to_mmx(l: &mut Lifter, i: &Instruction, rm: Rm) {
@@ -190,6 +166,7 @@ fn singles_to_mmx(l: &mut Lifter, i: &Instruction, rm: Rm) {
 
 fn doubles_to_mmx(l: &mut Lifter, i: &Instruction, rm: Rm) {
     let v = l.vector_operand(i, 1, Alignment::Required);
+    let v = l.halves(v);
     let guard = l.guard();
     let r = dwords_of(l, Fmt::F64, v, 0, rm);
     l.settle(guard, Fmt::F64, &[]);
@@ -247,6 +224,7 @@ impl Rounding {
 
 fn round_packed(l: &mut Lifter, i: &Instruction, fmt: Fmt) {
     let v = l.vector_operand(i, 1, Alignment::Required);
+    let v = l.halves(v);
     let rounding = Rounding::new(l, i.immediate8());
     let guard = l.guard();
     let r = v.map(|word| {
@@ -262,12 +240,13 @@ fn round_packed(l: &mut Lifter, i: &Instruction, fmt: Fmt) {
         l.bin(Bin::Or, Width::W64, lo, hi)
     });
     l.settle(guard, fmt, &[]);
+    let r = l.pair(r);
     l.set_result(i, r);
 }
 
 fn round_scalar(l: &mut Lifter, i: &Instruction, fmt: Fmt) {
     let v = match i.op1_kind() {
-        iced_x86::OpKind::Register => l.vector(number(register(i, 1)))[0],
+        iced_x86::OpKind::Register => l.get(low(i, 1)),
         _ => {
             let place = l.memory(i, size_of(fmt), Use::Read);
             l.load(place, false)

@@ -2,8 +2,8 @@
 //!
 //! The first operand of an operation is the destination: of two NaNs it is the one that is handed on.
 
-use super::{Alignment, Lifter, Vector, low, number, register};
-use crate::ir::{Bin, Class, FBin, FCond, FUn, Fmt, Op, Rm, Size, Val, Width};
+use super::{Alignment, Halves, Lifter, low};
+use crate::ir::{Bin, Class, FBin, FCond, FUn, Fmt, Op, Rm, Size, VImm2, Val, Width};
 use crate::x86_64::lift::operand::Use;
 use crate::x86_64::simd::float::{RECIPROCAL, RECIPROCAL_ROOT};
 use iced_x86::{Instruction, Mnemonic, OpKind};
@@ -36,20 +36,16 @@ pub(super) fn lift(l: &mut Lifter, i: &Instruction) -> bool {
         M::Maxpd => arithmetic(l, i, F64, FBin::Max),
         M::Maxss => scalar_arithmetic(l, i, F32, FBin::Max),
         M::Maxsd => scalar_arithmetic(l, i, F64, FBin::Max),
-        M::Sqrtps => packed(l, i, F32, true, |l, _, _, b| {
-            l.op(Op::FUn(FUn::Sqrt, F32, Rm::Dynamic, b))
-        }),
-        M::Sqrtpd => packed(l, i, F64, true, |l, _, _, b| {
-            l.op(Op::FUn(FUn::Sqrt, F64, Rm::Dynamic, b))
-        }),
+        M::Sqrtps => packed(l, i, F32, true, |l, _, b| l.op(Op::VFSqrt(F32, b))),
+        M::Sqrtpd => packed(l, i, F64, true, |l, _, b| l.op(Op::VFSqrt(F64, b))),
         M::Sqrtss => scalar(l, i, F32, true, |l, _, b| {
             l.op(Op::FUn(FUn::Sqrt, F32, Rm::Dynamic, b))
         }),
         M::Sqrtsd => scalar(l, i, F64, true, |l, _, b| {
             l.op(Op::FUn(FUn::Sqrt, F64, Rm::Dynamic, b))
         }),
-        M::Addsubps => packed(l, i, F32, true, |l, lane, a, b| alternating(l, F32, lane, a, b)),
-        M::Addsubpd => packed(l, i, F64, true, |l, lane, a, b| alternating(l, F64, lane, a, b)),
+        M::Addsubps => by_lane(l, i, F32, |l, lane, a, b| alternating(l, F32, lane, a, b)),
+        M::Addsubpd => by_lane(l, i, F64, |l, lane, a, b| alternating(l, F64, lane, a, b)),
         M::Haddps => horizontal(l, i, F32, FBin::Add),
         M::Haddpd => horizontal(l, i, F64, FBin::Add),
         M::Hsubps => horizontal(l, i, F32, FBin::Sub),
@@ -91,15 +87,15 @@ pub(super) const fn size_of(fmt: Fmt) -> Size {
 /// Floating-point lanes.
 impl Lifter {
     /// Lane `n` of a vector, of class F.
-    pub(super) fn lane(&mut self, fmt: Fmt, v: Vector, n: usize) -> Val {
+    pub(super) fn lane(&mut self, fmt: Fmt, v: Halves, n: usize) -> Val {
         let word = v[n / lanes(fmt)];
         let shift = 32 * (n % lanes(fmt)) as u64;
         let word = self.shr(word, shift);
         self.op(Op::FromBits(word))
     }
 
-    /// The words of a vector of whose lanes `f` says the value, of class F.
-    pub(super) fn vector_of(&mut self, fmt: Fmt, mut f: impl FnMut(&mut Lifter, usize) -> Val) -> Vector {
+    /// The quadwords of a vector of whose lanes `f` says the value, of class F.
+    pub(super) fn halves_of(&mut self, fmt: Fmt, mut f: impl FnMut(&mut Lifter, usize) -> Val) -> Halves {
         [0, 1].map(|word| {
             let n = lanes(fmt);
             let first = f(self, word * n);
@@ -160,26 +156,39 @@ impl Lifter {
     }
 }
 
-/// An operation on lanes of the destination and the second operand; `rounds` if its result may underflow.
+/// An operation on the destination and the second operand; `rounds` if its result may underflow.
 fn packed(
     l: &mut Lifter,
     i: &Instruction,
     fmt: Fmt,
     rounds: bool,
-    f: impl Fn(&mut Lifter, usize, Val, Val) -> Val,
+    f: impl FnOnce(&mut Lifter, Val, Val) -> Val,
 ) {
     let b = l.vector_operand(i, 1, Alignment::Required);
-    let a = l.vector(number(register(i, 0)));
+    let a = l.vector_register(i, 0);
     let guard = l.guard();
-    let r = l.vector_of(fmt, |l, n| {
-        let (a, b) = (l.lane(fmt, a, n), l.lane(fmt, b, n));
-        f(l, n, a, b)
-    });
-    l.settle(guard, fmt, if rounds { &r } else { &[] });
+    let r = f(l, a, b);
+    if rounds {
+        l.settle_vector(guard, fmt, r);
+    } else {
+        l.settle(guard, fmt, &[]);
+    }
     l.set_result(i, r);
 }
 
-/// The same on the low lane.
+/// An operation on lanes of both, each with its number, whose result may underflow.
+fn by_lane(l: &mut Lifter, i: &Instruction, fmt: Fmt, f: impl Fn(&mut Lifter, usize, Val, Val) -> Val) {
+    packed(l, i, fmt, true, |l, a, b| {
+        let (a, b) = (l.halves(a), l.halves(b));
+        let r = l.halves_of(fmt, |l, n| {
+            let (a, b) = (l.lane(fmt, a, n), l.lane(fmt, b, n));
+            f(l, n, a, b)
+        });
+        l.pair(r)
+    });
+}
+
+/// An operation on the low lanes.
 fn scalar(l: &mut Lifter, i: &Instruction, fmt: Fmt, rounds: bool, f: impl Fn(&mut Lifter, Val, Val) -> Val) {
     let b = l.scalar_operand(i, 1, fmt);
     let a = l.scalar_register(i, 0);
@@ -196,9 +205,7 @@ fn rounds(op: FBin) -> bool {
 }
 
 fn arithmetic(l: &mut Lifter, i: &Instruction, fmt: Fmt, op: FBin) {
-    packed(l, i, fmt, rounds(op), |l, _, a, b| {
-        l.op(Op::FBin(op, fmt, Rm::Dynamic, a, b))
-    });
+    packed(l, i, fmt, rounds(op), |l, a, b| l.op(Op::VFBin(op, fmt, a, b)));
 }
 
 fn scalar_arithmetic(l: &mut Lifter, i: &Instruction, fmt: Fmt, op: FBin) {
@@ -219,27 +226,23 @@ fn alternating(l: &mut Lifter, fmt: Fmt, lane: usize, a: Val, b: Val) -> Val {
 
 /// haddps and its kin: neighbours meet, those of the destination below.
 fn horizontal(l: &mut Lifter, i: &Instruction, fmt: Fmt, op: FBin) {
-    let b = l.vector_operand(i, 1, Alignment::Required);
-    let a = l.vector(number(register(i, 0)));
-    let guard = l.guard();
-    let r = l.vector_of(fmt, |l, n| {
-        let (v, n) = if n < lanes(fmt) {
-            (a, n)
-        } else {
-            (b, n - lanes(fmt))
-        };
-        let (first, second) = (l.lane(fmt, v, 2 * n), l.lane(fmt, v, 2 * n + 1));
-        l.op(Op::FBin(op, fmt, Rm::Dynamic, first, second))
+    let (shuffle, even, odd) = match fmt {
+        Fmt::F32 => (VImm2::Shuffle32, 0x88, 0xdd),
+        Fmt::F64 => (VImm2::Shuffle64, 0, 3),
+    };
+    packed(l, i, fmt, true, |l, a, b| {
+        let first = l.op(Op::VImm2(shuffle, a, b, even));
+        let second = l.op(Op::VImm2(shuffle, a, b, odd));
+        l.op(Op::VFBin(op, fmt, first, second))
     });
-    l.settle(guard, fmt, &r);
-    l.set_result(i, r);
 }
 
 /// dpps, dppd: products of the lanes that the high half of the control names, their sum by pairs to those that the low half names.
 fn dot_product(l: &mut Lifter, i: &Instruction, fmt: Fmt) {
     let control = i.immediate8();
     let b = l.vector_operand(i, 1, Alignment::Required);
-    let a = l.vector(number(register(i, 0)));
+    let a = l.vector_register(i, 0);
+    let (a, b) = (l.halves(a), l.halves(b));
     let guard = l.guard();
     let zero = l.constant(0);
     let zero = l.op(Op::FromBits(zero));
@@ -259,21 +262,28 @@ fn dot_product(l: &mut Lifter, i: &Instruction, fmt: Fmt) {
             .map(|pair| l.op(Op::FBin(FBin::Add, fmt, Rm::Dynamic, pair[0], pair[1])))
             .collect();
     }
-    let r = l.vector_of(fmt, |_, n| if control >> n & 1 != 0 { sums[0] } else { zero });
+    let r = l.halves_of(fmt, |_, n| if control >> n & 1 != 0 { sums[0] } else { zero });
     l.settle(guard, fmt, &r);
+    let r = l.pair(r);
     l.set_result(i, r);
 }
 
-/// All ones in an element if a predicate of cmpps holds, else 0: of class I, the upper bits of a single undefined.
-fn predicate(l: &mut Lifter, fmt: Fmt, predicate: u8, a: Val, b: Val) -> Val {
+/// What a predicate of cmpps says: the comparison, and whether its contrary is meant.
+fn comparison(predicate: u8) -> (FCond, bool) {
     let cond = match predicate & 3 {
         0 => FCond::Eq,
         1 => FCond::Lt,
         2 => FCond::Le,
         _ => FCond::Unordered,
     };
+    (cond, predicate & 4 != 0)
+}
+
+/// All ones in an element if a predicate of cmpps holds, else 0: of class I, the upper bits of a single undefined.
+fn predicate(l: &mut Lifter, fmt: Fmt, predicate: u8, a: Val, b: Val) -> Val {
+    let (cond, negate) = comparison(predicate);
     let holds = l.op(Op::FCmp(cond, fmt, a, b));
-    if predicate & 4 != 0 {
+    if negate {
         // 0 and 1 become all ones and 0.
         l.add(holds, -1)
     } else {
@@ -283,25 +293,10 @@ fn predicate(l: &mut Lifter, fmt: Fmt, predicate: u8, a: Val, b: Val) -> Val {
 }
 
 fn compare(l: &mut Lifter, i: &Instruction, fmt: Fmt) {
-    let which = i.immediate8();
-    let b = l.vector_operand(i, 1, Alignment::Required);
-    let a = l.vector(number(register(i, 0)));
-    let guard = l.guard();
-    let r = [0, 1].map(|word| {
-        let masks: Vec<Val> = (0..lanes(fmt))
-            .map(|n| {
-                let n = word * lanes(fmt) + n;
-                let (a, b) = (l.lane(fmt, a, n), l.lane(fmt, b, n));
-                predicate(l, fmt, which, a, b)
-            })
-            .collect();
-        match masks[..] {
-            [low, high] => l.dwords(low, high),
-            _ => masks[0],
-        }
+    let (cond, negate) = comparison(i.immediate8());
+    packed(l, i, fmt, false, |l, a, b| {
+        l.op(Op::VFCmp(cond, negate, fmt, a, b))
     });
-    l.settle(guard, fmt, &[]);
-    l.set_result(i, r);
 }
 
 fn compare_scalar(l: &mut Lifter, i: &Instruction, fmt: Fmt) {
@@ -336,7 +331,8 @@ fn compare_to_flags(l: &mut Lifter, i: &Instruction, fmt: Fmt, signalling: bool)
 
 fn approximate(l: &mut Lifter, i: &Instruction, function: u16) {
     let b = l.vector_operand(i, 1, Alignment::Required);
-    let r = b.map(|word| l.pure(function, [word]));
+    let r = l.halves(b).map(|word| l.pure(function, [word]));
+    let r = l.pair(r);
     l.set_result(i, r);
 }
 

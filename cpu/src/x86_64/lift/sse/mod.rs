@@ -1,7 +1,8 @@
 //! MMX, SSE to SSE4.2, AES and PCLMULQDQ (SDM 1 9 to 12, 2A to 2C).
 //!
-//! A vector is two words of 64 bits, its slots; lanes that don't mix are computed word by word, by plain ops or the
-//! functions of `../../simd`. Floating-point lanes are IR's floating-point ops, with the rounding and the flags of MXCSR.
+//! A vector register is two slots, read and written as a vector, or by halves where scalars are in the low one. What IR has
+//! no vector op for is a function of `../../simd` for each half. Floating point has the rounding and the flags of
+//! MXCSR.
 //!
 //! ```text
 //!   moves.rs     loads, stores, moves to and from other registers     float.rs     arithmetic, comparisons
@@ -10,9 +11,8 @@
 //! ```
 //!
 //! Rules:
-//! - Operands of 16 bytes are aligned or #GP(0), but for those that needn't be; these are checked as a whole
-//!   before a byte moves.
-//! - An MMX register is read and written by helpers: the x87 has them.
+//! - Operands of 16 bytes are aligned or #GP(0), but for those that needn't be.
+//! - An MMX register is read and written by helpers: the x87 has them. It is computed with as the low half of a vector.
 //! - With an exception unmasked ([`Mode::SSE_UNMASKED`]) floating-point ops stand between two helpers, of which the
 //!   second raises #XM with nothing committed ([`Guard`]).
 
@@ -25,7 +25,7 @@ mod string;
 
 use super::Lifter;
 use super::operand::Use;
-use crate::ir::{Fmt, Op, Size, Slot, Val};
+use crate::ir::{Fmt, Op, Size, Slot, VBin, Val};
 use crate::x86_64::helper;
 use crate::x86_64::mode::Mode;
 use crate::x86_64::simd;
@@ -33,8 +33,8 @@ use crate::x86_64::slots::xmm;
 use crate::x86_64::trap;
 use iced_x86::{CpuidFeature, Instruction, Mnemonic, OpKind, Register};
 
-/// A vector: low and high quadword.
-type Vector = [Val; 2];
+/// The quadwords of a vector, low and high, of class I.
+type Halves = [Val; 2];
 
 /// Lifts it if it is of this family.
 pub(super) fn lift(l: &mut Lifter, i: &Instruction) -> bool {
@@ -119,18 +119,52 @@ enum Alignment {
 
 /// Vector registers and operands.
 impl Lifter {
-    fn vector(&mut self, n: u8) -> Vector {
-        [self.get(xmm(n, 0)), self.get(xmm(n, 1))]
+    fn vector(&mut self, n: u8) -> Val {
+        self.get_v(xmm(n, 0))
     }
 
-    fn set_vector(&mut self, n: u8, v: Vector) {
-        self.set(xmm(n, 0), v[0]);
-        self.set(xmm(n, 1), v[1]);
+    /// The vector register that an operand is.
+    fn vector_register(&mut self, i: &Instruction, n: u32) -> Val {
+        self.vector(number(register(i, n)))
     }
 
     /// Sets the vector register that operand 0 is.
-    fn set_result(&mut self, i: &Instruction, v: Vector) {
-        self.set_vector(number(register(i, 0)), v);
+    fn set_result(&mut self, i: &Instruction, v: Val) {
+        self.set_v(low(i, 0), v);
+    }
+
+    /// Quadwords of a vector.
+    fn halves(&mut self, v: Val) -> Halves {
+        [0, 1].map(|half| self.op(Op::VExtract(Size::B8, half, v)))
+    }
+
+    /// A vector of two quadwords.
+    fn pair(&mut self, [low, high]: Halves) -> Val {
+        self.op(Op::VPair(low, high))
+    }
+
+    /// A vector of the same two quadwords always.
+    fn vector_constant(&mut self, words: [u64; 2]) -> Val {
+        let words = words.map(|word| self.constant(word));
+        self.pair(words)
+    }
+
+    /// A vector of one quadword and 0.
+    fn only_low(&mut self, v: Val) -> Val {
+        let zero = self.constant(0);
+        self.pair([v, zero])
+    }
+
+    fn vbin(&mut self, op: VBin, a: Val, b: Val) -> Val {
+        match op {
+            // Ways to write a constant, whatever the register was.
+            VBin::Xor | VBin::Sub8 | VBin::Sub16 | VBin::Sub32 | VBin::Sub64 if a == b => {
+                self.vector_constant([0; 2])
+            }
+            VBin::Eq8 | VBin::Eq16 | VBin::Eq32 | VBin::Eq64 if a == b => self.vector_constant([u64::MAX; 2]),
+            VBin::And | VBin::Or if a == b => a,
+            _ => self.op(Op::VBin(op, a, b)),
+        }
     }
 
     /// Where an operand of 16 bytes in memory is.
@@ -140,54 +174,16 @@ impl Lifter {
         if alignment == Alignment::Required {
             self.require_alignment(addr, offset, 16, trap::cause_with(trap::GP, 0));
         }
-        if write || alignment == Alignment::Any {
-            self.check(addr, offset, 16, write);
-        }
         (addr, offset)
     }
 
-    fn load_word(&mut self, size: Size, addr: Val, offset: i32) -> Val {
-        self.op(Op::Load {
-            size,
-            signed: false,
-            addr,
-            offset,
-        })
-    }
-
     /// A vector operand.
-    fn vector_operand(&mut self, i: &Instruction, n: u32, alignment: Alignment) -> Vector {
+    fn vector_operand(&mut self, i: &Instruction, n: u32, alignment: Alignment) -> Val {
         if i.op_kind(n) == OpKind::Register {
-            return self.vector(number(register(i, n)));
+            return self.vector_register(i, n);
         }
         let (addr, offset) = self.vector_address(i, alignment, false);
-        // The second may wrap.
-        let high = self.high_address(addr, offset);
-        [
-            self.load_word(Size::B8, addr, offset),
-            self.load_word(Size::B8, high.0, high.1),
-        ]
-    }
-
-    /// The address of the high quadword.
-    fn high_address(&mut self, addr: Val, offset: i32) -> (Val, i32) {
-        match offset.checked_add(8) {
-            Some(high) => (addr, high),
-            None => (self.add(addr, 8), offset),
-        }
-    }
-
-    /// Stores a vector where [`Lifter::vector_address`] says.
-    fn store_vector(&mut self, (addr, offset): (Val, i32), v: Vector) {
-        let high = self.high_address(addr, offset);
-        for ((addr, offset), value) in [(addr, offset), high].into_iter().zip(v) {
-            self.op(Op::Store {
-                size: Size::B8,
-                addr,
-                offset,
-                value,
-            });
-        }
+        self.op(Op::LoadV { addr, offset })
     }
 
     /// The low part of a vector register, zero-extended from `size` if that is memory, or all of its low quadword.
@@ -226,31 +222,32 @@ impl Lifter {
         self.load(place, false)
     }
 
-    /// An instruction of two operands whose words don't mix, the first its destination: in MMX or vector registers.
-    fn by_words(&mut self, i: &Instruction, f: impl Fn(&mut Lifter, Val, Val) -> Val) {
-        if is_mmx(i, 0) {
-            let b = self.mm_operand(i, 1, Size::B8);
-            let a = self.mm(register(i, 0));
-            let r = f(self, a, b);
-            return self.set_mm(register(i, 0), r);
-        }
+    /// An instruction of two vectors, the first its destination.
+    fn two(&mut self, i: &Instruction, f: impl FnOnce(&mut Lifter, Val, Val) -> Val) {
         let b = self.vector_operand(i, 1, Alignment::Required);
-        let a = self.vector(number(register(i, 0)));
-        let r = [f(self, a[0], b[0]), f(self, a[1], b[1])];
+        let a = self.vector_register(i, 0);
+        let r = f(self, a, b);
         self.set_result(i, r);
     }
 
-    /// 64 bits of `words` from byte `at` on; what isn't there is zero.
-    fn window(&mut self, words: &[Val], at: usize) -> Val {
-        let (first, shift) = (at / 8, 8 * (at as u64 % 8));
-        let zero = self.constant(0);
-        let word = |n: usize| words.get(n).copied().unwrap_or(zero);
-        if shift == 0 {
-            return word(first);
+    /// An instruction of two MMX registers, the first its destination, `size` in memory.
+    fn two_mmx(&mut self, i: &Instruction, size: Size, f: impl FnOnce(&mut Lifter, Val, Val) -> Val) {
+        let b = self.mm_operand(i, 1, size);
+        let a = self.mm(register(i, 0));
+        let r = f(self, a, b);
+        self.set_mm(register(i, 0), r);
+    }
+
+    /// An instruction of two operands whose halves don't mix, the first its destination: in MMX or vector registers.
+    fn by_lanes(&mut self, i: &Instruction, f: impl FnOnce(&mut Lifter, Val, Val) -> Val) {
+        if !is_mmx(i, 0) {
+            return self.two(i, f);
         }
-        let below = self.shr(word(first), shift);
-        let above = self.shl(word(first + 1), 64 - shift);
-        self.or(below, above)
+        self.two_mmx(i, Size::B8, |l, a, b| {
+            let (a, b) = (l.only_low(a), l.only_low(b));
+            let r = f(l, a, b);
+            l.op(Op::VExtract(Size::B8, 0, r))
+        });
     }
 }
 
@@ -266,6 +263,15 @@ impl Lifter {
             self.is(Mode::SSE_UNMASKED)
                 .then(|| self.mmx_helper(helper::SSE_BEGIN, [None; 2])),
         )
+    }
+
+    /// As [`Lifter::settle`], of a vector.
+    fn settle_vector(&mut self, guard: Guard, fmt: Fmt, result: Val) {
+        let results = match guard.0 {
+            Some(_) => self.halves(result).to_vec(),
+            None => Vec::new(),
+        };
+        self.settle(guard, fmt, &results);
     }
 
     /// After the last floating-point op, before anything is committed: raises what is unmasked. `results` are those of

@@ -1,10 +1,9 @@
 //! Moves: loads, stores, between kinds of registers, parts of vectors.
 
-use super::{Alignment, Lifter, Vector, is_mmx, low, number, register};
-use crate::ir::{Size, Val};
+use super::{Alignment, Lifter, is_mmx, low, number, register};
+use crate::ir::{Class, Fmt, Op, Size, VBin, VImm, VUn, Val};
 use crate::x86_64::helper;
 use crate::x86_64::lift::operand::{DS, Offset, Place, Use, general, segment};
-use crate::x86_64::simd::shuffle::SIGNS;
 use crate::x86_64::slots::{RDI, xmm};
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
@@ -21,61 +20,25 @@ pub(super) fn lift(l: &mut Lifter, i: &Instruction) -> bool {
         M::Movq | M::Movntq | M::Movdq2q | M::Movq2dq => to_low(l, i, Size::B8),
         M::Movlps | M::Movlpd => half(l, i, 0),
         M::Movhps | M::Movhpd => half(l, i, 1),
-        M::Movhlps => {
-            let v = l.vector(number(register(i, 1)));
-            l.set(low(i, 0), v[1]);
-        }
-        M::Movlhps => {
-            let v = l.vector(number(register(i, 1)));
-            l.set(xmm(number(register(i, 0)), 1), v[0]);
-        }
+        M::Movhlps => l.two(i, |l, a, b| l.vbin(VBin::InterleaveHigh64, b, a)),
+        M::Movlhps => l.two(i, |l, a, b| l.vbin(VBin::InterleaveLow64, a, b)),
         M::Movddup => {
             let v = l.low_operand(i, 1, Size::B8);
-            l.set_result(i, [v, v]);
-        }
-        M::Movsldup | M::Movshdup => {
-            let v = l.vector_operand(i, 1, Alignment::Required);
-            let v = v.map(|word| {
-                if i.mnemonic() == M::Movsldup {
-                    l.dwords(word, word)
-                } else {
-                    let high = l.shr(word, 32);
-                    l.dwords(high, high)
-                }
-            });
+            let v = l.pair([v, v]);
             l.set_result(i, v);
         }
-        M::Movmskps => {
-            let v = l.vector(number(register(i, 1)));
-            let bits = v.map(|word| {
-                let (first, second) = (l.shr(word, 31), l.shr(word, 62));
-                let (first, second) = (l.and(first, 1), l.and(second, 2));
-                l.or(first, second)
-            });
-            let high = l.shl(bits[1], 2);
-            let v = l.or(bits[0], high);
-            put(l, i, Size::B8, v);
-        }
-        M::Movmskpd => {
-            let v = l.vector(number(register(i, 1)));
-            let (first, second) = (l.shr(v[0], 63), l.shr(v[1], 62));
-            let second = l.and(second, 2);
-            let v = l.or(first, second);
-            put(l, i, Size::B8, v);
-        }
+        M::Movsldup => duplicate(l, i, 0xa0),
+        M::Movshdup => duplicate(l, i, 0xf5),
+        M::Movmskps => mask(l, i, Size::B4),
+        M::Movmskpd => mask(l, i, Size::B8),
         M::Pmovmskb if is_mmx(i, 1) => {
             let v = l.mm(register(i, 1));
-            let v = l.pure(SIGNS, [v]);
+            let v = l.only_low(v);
+            let v = l.op(Op::VMask(Size::B1, v));
             l.mmx_helper(helper::MMX_ENTER, [None; 2]);
             put(l, i, Size::B8, v);
         }
-        M::Pmovmskb => {
-            let v = l.vector(number(register(i, 1)));
-            let [first, second] = v.map(|word| l.pure(SIGNS, [word]));
-            let second = l.shl(second, 8);
-            let v = l.or(first, second);
-            put(l, i, Size::B8, v);
-        }
+        M::Pmovmskb => mask(l, i, Size::B1),
         M::Pextrb => extract(l, i, Size::B1),
         M::Pextrw => extract(l, i, Size::B2),
         M::Pextrd | M::Extractps => extract(l, i, Size::B4),
@@ -96,25 +59,82 @@ pub(super) fn lift(l: &mut Lifter, i: &Instruction) -> bool {
 
 /// All 16 bytes.
 fn whole(l: &mut Lifter, i: &Instruction, alignment: Alignment) {
-    if i.op0_kind() == OpKind::Register {
-        let v = l.vector_operand(i, 1, alignment);
-        l.set_result(i, v);
-    } else {
-        let at = l.vector_address(i, alignment, true);
-        let v = l.vector(number(register(i, 1)));
-        l.store_vector(at, v);
+    if i.op0_kind() != OpKind::Register {
+        let (addr, offset) = l.vector_address(i, alignment, true);
+        let value = l.vector_register(i, 1);
+        l.op(Op::StoreV { addr, offset, value });
+        return;
+    }
+    if i.op1_kind() == OpKind::Register
+        && let (from, to) = (number(register(i, 1)), number(register(i, 0)))
+        && let Some(scalar) = l.held(xmm(from, 0))
+        && l.def(scalar).class() == Some(Class::F)
+    {
+        // A scalar is moved so.
+        let rest = l.get(xmm(from, 1));
+        l.set_f(xmm(to, 0), scalar);
+        l.set(xmm(to, 1), rest);
+        return;
+    }
+    let v = l.vector_operand(i, 1, alignment);
+    l.set_result(i, v);
+}
+
+fn duplicate(l: &mut Lifter, i: &Instruction, control: u8) {
+    let v = l.vector_operand(i, 1, Alignment::Required);
+    let v = l.op(Op::VImm(VImm::Shuffle32, v, control));
+    l.set_result(i, v);
+}
+
+/// The sign bits of elements, into a general register.
+fn mask(l: &mut Lifter, i: &Instruction, size: Size) {
+    let v = l.vector_register(i, 1);
+    let v = l.op(Op::VMask(size, v));
+    put(l, i, Size::B8, v);
+}
+
+/// Stores the low part of the vector register that operand `n` is, where the memory operand is.
+fn store_low(l: &mut Lifter, i: &Instruction, n: u32, size: Size) {
+    let slot = low(i, n);
+    let integer = l.held(slot).is_some_and(|v| l.def(v).class() == Some(Class::I));
+    match l.memory(i, size, Use::Write) {
+        Place::Mem { addr, offset, .. } if !integer => {
+            let value = l.get_f(slot);
+            let fmt = if size == Size::B4 { Fmt::F32 } else { Fmt::F64 };
+            l.op(Op::StoreF {
+                fmt,
+                addr,
+                offset,
+                value,
+            });
+        }
+        place => {
+            let v = l.get(slot);
+            l.put(place, v);
+        }
     }
 }
 
 /// movss, movsd: a load clears the rest, a move between registers leaves it.
 fn scalar(l: &mut Lifter, i: &Instruction, size: Size) {
     if i.op0_kind() != OpKind::Register {
-        let v = l.get(low(i, 1));
-        let place = l.memory(i, size, Use::Write);
-        l.put(place, v);
+        store_low(l, i, 1, size);
     } else if i.op1_kind() != OpKind::Register {
-        let (v, zero) = (l.low_operand(i, 1, size), l.constant(0));
-        l.set_result(i, [v, zero]);
+        let zero = l.constant(0);
+        if size == Size::B8
+            && let Place::Mem { addr, offset, .. } = l.memory(i, size, Use::Read)
+        {
+            let fmt = Fmt::F64;
+            let v = l.op(Op::LoadF { fmt, addr, offset });
+            l.set_f(low(i, 0), v);
+        } else {
+            let v = l.low_operand(i, 1, size);
+            l.set(low(i, 0), v);
+        }
+        l.set(xmm(number(register(i, 0)), 1), zero);
+    } else if size == Size::B8 {
+        let v = l.get_f(low(i, 1));
+        l.set_f(low(i, 0), v);
     } else {
         let v = l.get(low(i, 1));
         l.set_low_part(i, size, v);
@@ -133,6 +153,14 @@ fn put(l: &mut Lifter, i: &Instruction, size: Size, v: Val) {
 /// movd, movq: from and to the low part of a vector register or an MMX register; what is above becomes 0.
 fn to_low(l: &mut Lifter, i: &Instruction, size: Size) {
     let (to, from) = (register(i, 0), register(i, 1));
+    if from.is_xmm() && to.is_xmm() {
+        let v = l.vector_register(i, 1);
+        let v = l.op(Op::VUn(VUn::Low64, v));
+        return l.set_result(i, v);
+    }
+    if from.is_xmm() && to == Register::None {
+        return store_low(l, i, 1, size);
+    }
     let mut v = if from.is_mm() {
         l.mm(from)
     } else if from.is_xmm() {
@@ -167,48 +195,47 @@ fn to_low(l: &mut Lifter, i: &Instruction, size: Size) {
         Some(Place::Mem { .. }) => {}
         Some(place) => l.put(place, v),
         None => {
-            let (v, zero) = (l.zx(size, v), l.constant(0));
-            l.set_result(i, [v, zero]);
+            let v = l.zx(size, v);
+            let v = l.only_low(v);
+            l.set_result(i, v);
         }
     }
 }
 
 /// movlps, movhps and their kin: one quadword from or to memory.
 fn half(l: &mut Lifter, i: &Instruction, part: u8) {
-    let place = if i.op0_kind() == OpKind::Register {
+    if i.op0_kind() == OpKind::Register {
         let place = l.memory(i, Size::B8, Use::Read);
         let v = l.load(place, false);
-        l.set(xmm(number(register(i, 0)), part), v);
-        return;
+        let old = l.vector_register(i, 0);
+        let v = l.op(Op::VInsert(Size::B8, part, old, v));
+        l.set_result(i, v);
+    } else if part == 0 {
+        store_low(l, i, 1, Size::B8);
     } else {
-        l.memory(i, Size::B8, Use::Write)
-    };
-    let v = l.get(xmm(number(register(i, 1)), part));
-    l.put(place, v);
+        let place = l.memory(i, Size::B8, Use::Write);
+        let v = l.get(xmm(number(register(i, 1)), 1));
+        l.put(place, v);
+    }
 }
 
-/// Which quadword an element is in, and at which bit.
-fn element(i: &Instruction, n: u32, size: Size, quadwords: u64) -> (usize, u64) {
-    let at = u64::from(i.immediate8() & 15) * size.bytes() % (8 * quadwords);
-    let _ = n;
-    ((at / 8) as usize, at % 8 * 8)
+/// Bit of an element of an MMX register.
+fn element(i: &Instruction, size: Size) -> u64 {
+    u64::from(i.immediate8()) * size.bytes() % 8 * 8
 }
 
 /// An element, zero-extended.
 fn extract(l: &mut Lifter, i: &Instruction, size: Size) {
     let from = register(i, 1);
     if from.is_mm() {
-        let (_, shift) = element(i, 1, size, 1);
         let v = l.mm(from);
-        let v = l.shr(v, shift);
+        let v = l.shr(v, element(i, size));
         let v = l.zx(size, v);
         l.mmx_helper(helper::MMX_ENTER, [None; 2]);
         return put(l, i, size, v);
     }
-    let (word, shift) = element(i, 1, size, 2);
-    let v = l.vector(number(from))[word];
-    let v = l.shr(v, shift);
-    let v = l.zx(size, v);
+    let v = l.vector_register(i, 1);
+    let v = l.op(Op::VExtract(size, i.immediate8(), v));
     put(l, i, size, v);
 }
 
@@ -220,39 +247,34 @@ fn insert(l: &mut Lifter, i: &Instruction, size: Size) {
             l.load(place, false)
         }
     };
-    let v = l.zx(size, v);
     let to = register(i, 0);
     if to.is_mm() {
-        let (_, shift) = element(i, 0, size, 1);
+        let v = l.zx(size, v);
         let old = l.mm(to);
-        let v = l.replace(old, v, size, shift);
+        let v = l.replace(old, v, size, element(i, size));
         return l.set_mm(to, v);
     }
-    let (word, shift) = element(i, 0, size, 2);
-    let slot = xmm(number(to), word as u8);
-    let old = l.get(slot);
-    let v = l.replace(old, v, size, shift);
-    l.set(slot, v);
+    let old = l.vector_register(i, 0);
+    let v = l.op(Op::VInsert(size, i.immediate8(), old, v));
+    l.set_result(i, v);
 }
 
 /// insertps: one single, and zeros by a mask.
 fn insert_single(l: &mut Lifter, i: &Instruction) {
     let control = i.immediate8();
     let v = if i.op1_kind() == OpKind::Register {
-        let from = l.vector(number(register(i, 1)));
-        let v = from[usize::from(control >> 7)];
-        l.shr(v, u64::from(control >> 6 & 1) * 32)
+        let from = l.vector_register(i, 1);
+        l.op(Op::VExtract(Size::B4, control >> 6, from))
     } else {
         l.low_operand(i, 1, Size::B4)
     };
-    let v = l.zx(Size::B4, v);
-    let mut r: Vector = l.vector(number(register(i, 0)));
-    let to = usize::from(control >> 4 & 3);
-    r[to / 2] = l.replace(r[to / 2], v, Size::B4, to as u64 % 2 * 32);
-    for lane in 0..4 {
-        if control >> lane & 1 != 0 {
-            r[lane / 2] = l.and(r[lane / 2], !(0xffff_ffff << (lane % 2 * 32)));
-        }
+    let old = l.vector_register(i, 0);
+    let mut r = l.op(Op::VInsert(Size::B4, control >> 4 & 3, old, v));
+    if control & 15 != 0 {
+        let lane = |n: u8| if control >> n & 1 == 0 { 0xffff_ffff } else { 0 };
+        let kept = [0, 2].map(|n| lane(n) | lane(n + 1) << 32);
+        let kept = l.vector_constant(kept);
+        r = l.vbin(VBin::And, r, kept);
     }
     l.set_result(i, r);
 }

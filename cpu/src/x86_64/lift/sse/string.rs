@@ -1,6 +1,6 @@
 //! pcmpestri, pcmpestrm, pcmpistri, pcmpistrm: stages of `../../simd/string.rs`.
 
-use super::{Alignment, Lifter, number, register};
+use super::{Alignment, Lifter};
 use crate::ir::{Bin, Cond, Size, Un, Width};
 use crate::x86_64::flags::{CF, OF, SF, ZF};
 use crate::x86_64::simd::string::*;
@@ -20,7 +20,8 @@ pub(super) fn lift(l: &mut Lifter, i: &Instruction) -> bool {
     };
     let immediate = u64::from(i.immediate8());
     let two = l.vector_operand(i, 1, Alignment::Any);
-    let one = l.vector(number(register(i, 0)));
+    let one = l.vector_register(i, 0);
+    let (one, two) = (l.halves(one), l.halves(two));
     let c = l.constant(immediate);
     let lengths = if explicit {
         [RAX, RDX].map(|slot| {
@@ -49,12 +50,12 @@ pub(super) fn lift(l: &mut Lifter, i: &Instruction) -> bool {
         let v = l.pure(INDEX, [bits, control]);
         l.set_low(RCX, Size::B4, v);
     } else if immediate & 0x40 == 0 {
-        let zero = l.constant(0);
-        l.set_vector(0, [bits, zero]);
+        let v = l.only_low(bits);
+        l.set_v(xmm(0, 0), v);
     } else {
         let r = [ELEMENT_MASK_LOW, ELEMENT_MASK_HIGH].map(|function| l.pure(function, [bits, control]));
-        l.set(xmm(0, 0), r[0]);
-        l.set(xmm(0, 1), r[1]);
+        let r = l.pair(r);
+        l.set_v(xmm(0, 0), r);
     }
     // AF and PF are clear.
     let elements = if immediate & 1 == 0 { 16 } else { 8 };

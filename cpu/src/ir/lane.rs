@@ -1,7 +1,7 @@
 //! Elements of 64-bit words.
 
 /// An element.
-pub(super) trait Lane: Copy + PartialOrd {
+pub(crate) trait Lane: Copy + PartialOrd {
     /// Its bits.
     const BITS: u32;
     /// The low bits of a word.
@@ -30,37 +30,37 @@ lane! { u8, u8; i8, u8; u16, u16; i16, u16; u32, u32; i32, u32; u64, u64; i64, u
 
 /// Element `i`.
 #[inline(always)]
-pub(super) fn element<T: Lane>(word: u64, i: u32) -> T {
+pub(crate) fn element<T: Lane>(word: u64, i: u32) -> T {
     T::of(word >> (i * T::BITS))
 }
 
 /// The word of which `f` says the elements.
 #[inline(always)]
-pub(super) fn each<T: Lane>(f: impl Fn(u32) -> T) -> u64 {
+pub(crate) fn each<T: Lane>(f: impl Fn(u32) -> T) -> u64 {
     (0..64 / T::BITS).fold(0, |word, i| word | f(i).bits() << (i * T::BITS))
 }
 
 /// Element by element.
 #[inline(always)]
-pub(super) fn map<T: Lane>(a: u64, f: impl Fn(T) -> T) -> u64 {
+pub(crate) fn map<T: Lane>(a: u64, f: impl Fn(T) -> T) -> u64 {
     each(|i| f(element(a, i)))
 }
 
 /// Element by element of two words.
 #[inline(always)]
-pub(super) fn zip<T: Lane>(a: u64, b: u64, f: impl Fn(T, T) -> T) -> u64 {
+pub(crate) fn zip<T: Lane>(a: u64, b: u64, f: impl Fn(T, T) -> T) -> u64 {
     each(|i| f(element(a, i), element(b, i)))
 }
 
 /// All ones where a comparison of elements holds.
 #[inline(always)]
-pub(super) fn compare<T: Lane>(a: u64, b: u64, f: impl Fn(&T, &T) -> bool) -> u64 {
+pub(crate) fn compare<T: Lane>(a: u64, b: u64, f: impl Fn(&T, &T) -> bool) -> u64 {
     zip(a, b, |x: T, y: T| T::of(if f(&x, &y) { u64::MAX } else { 0 }))
 }
 
 /// From the elements of two words one of half as many elements: neighbours meet, those of `a` below.
 #[inline(always)]
-pub(super) fn neighbours<T: Lane>(a: u64, b: u64, f: impl Fn(T, T) -> T) -> u64 {
+pub(crate) fn neighbours<T: Lane>(a: u64, b: u64, f: impl Fn(T, T) -> T) -> u64 {
     let pairs = 32 / T::BITS;
     each(|i| {
         let (word, at) = if i < pairs {
@@ -74,7 +74,7 @@ pub(super) fn neighbours<T: Lane>(a: u64, b: u64, f: impl Fn(T, T) -> T) -> u64 
 
 /// The elements of two words, each made narrower, those of `a` below.
 #[inline(always)]
-pub(super) fn narrow<W: Lane, N: Lane>(a: u64, b: u64, f: impl Fn(W) -> N) -> u64 {
+pub(crate) fn narrow<W: Lane, N: Lane>(a: u64, b: u64, f: impl Fn(W) -> N) -> u64 {
     let wide = 64 / W::BITS;
     each(|i| {
         f(if i < wide {
@@ -87,6 +87,6 @@ pub(super) fn narrow<W: Lane, N: Lane>(a: u64, b: u64, f: impl Fn(W) -> N) -> u6
 
 /// The low elements of a word, each made wider.
 #[inline(always)]
-pub(super) fn widen<N: Lane, W: Lane>(a: u64, f: impl Fn(N) -> W) -> u64 {
+pub(crate) fn widen<N: Lane, W: Lane>(a: u64, f: impl Fn(N) -> W) -> u64 {
     each(|i| f(element(a, i)))
 }
