@@ -45,6 +45,7 @@ mod run;
 mod thunks;
 pub mod tlb;
 mod words;
+mod zeroed;
 
 #[path = "gen/mod.rs"]
 mod generate;

@@ -15,10 +15,10 @@ use std::collections::BTreeMap;
 
 use cpu::{RegFile, SpaceKey};
 
-use crate::words;
+use crate::{words, zeroed};
 
-/// log2 of the number of entries of a data TLB.
-pub const TLB_BITS: u32 = 13;
+/// log2 of the number of entries of a data TLB: they cover 128 MiB.
+pub const TLB_BITS: u32 = 15;
 /// Entries of a data TLB.
 pub const TLB_ENTRIES: usize = 1 << TLB_BITS;
 /// Entries of a data TLB that a table of 512 page entries fills.
@@ -76,7 +76,7 @@ pub struct Space {
     granted: Vec<u16>,
     /// Of each group of [`GROUP`] entries, which may be in use; may repeat. What one leaf table covers falls
     /// into one group, so that dropping it costs no more than what it filled.
-    filled: [Vec<u16>; TLB_ENTRIES / GROUP],
+    filled: Box<[Vec<u16>]>,
     /// Whether anything was ever filled since the last clear.
     used: bool,
 }
@@ -86,9 +86,9 @@ impl Space {
     pub fn new(key: SpaceKey) -> Space {
         Space {
             key,
-            entries: vec![Entry::default(); TLB_ENTRIES].into_boxed_slice(),
+            entries: zeroed::entries(TLB_ENTRIES),
             granted: Vec::new(),
-            filled: Default::default(),
+            filled: vec![Vec::new(); TLB_ENTRIES / GROUP].into_boxed_slice(),
             used: false,
         }
     }
@@ -162,7 +162,8 @@ impl Space {
 
     /// Takes back both rights to `page` wherever it is cached (a watchpoint wants to see reads too).
     pub fn drop_physical(&mut self, page: u64) {
-        for entry in &mut self.entries {
+        for index in self.filled.iter().flatten() {
+            let entry = &mut self.entries[*index as usize];
             if entry.page == page {
                 (entry.read, entry.write) = (0, 0);
             }
@@ -202,9 +203,12 @@ impl Space {
     /// Drops everything.
     pub fn clear(&mut self) {
         if self.used {
-            self.entries.fill(Entry::default());
+            for filled in &mut self.filled {
+                for index in filled.drain(..) {
+                    self.entries[index as usize] = Entry::default();
+                }
+            }
             self.granted.clear();
-            self.filled.iter_mut().for_each(Vec::clear);
             self.used = false;
         }
     }
