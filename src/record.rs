@@ -77,10 +77,7 @@ impl RecordingArguments {
         let grid = match (self.no_snapshots, self.snapshot_every) {
             (true, _) => Grid::fixed(62),
             (false, Some(steps)) => Grid::fixed(steps.trailing_zeros()),
-            (false, None) => Grid::adaptive(Goals {
-                overhead: 0.02,
-                ..Goals::default()
-            }),
+            (false, None) => Grid::adaptive(Goals::default()),
         };
         let watch = Stopwatch::start();
         RecordOptions {
@@ -89,7 +86,7 @@ impl RecordingArguments {
                 durable: self.fsync,
                 ..RecorderOptions::default()
             },
-            host_time: Box::new(move || u64::try_from(watch.elapsed().as_nanos()).unwrap_or(u64::MAX)),
+            host_time: Box::new(move || watch.now()),
             origin,
             fsync: self.fsync,
         }

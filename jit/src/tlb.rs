@@ -3,7 +3,7 @@
 //! entry when a page table behind it changes, and takes back the right to write when a page gets a guard.
 //!
 //! ```text
-//!   data access:  ea -> index = (ea >> 12) mod TLB_ENTRIES -> Entry { read, write, addend, page }
+//!   data access:  ea -> index = (ea >> 12) mod TLB_ENTRIES -> Entry { read, write, addend, frame }
 //!                 hit if (ea + size - 1) | 0xfff == tag; host address = ea + addend
 //!   jump:         pc -> index = (pc >> pc_align) mod JUMP_ENTRIES -> Jump { pc, code }
 //! ```
@@ -59,8 +59,23 @@ pub struct Entry {
     pub write: u64,
     /// Host address minus virtual address.
     pub addend: u64,
+    /// Index of the RAM page, and [`WRITABLE`].
+    frame: u64,
+}
+
+/// In [`Entry::frame`]: the tables permit writing, whether or not it is granted now.
+const WRITABLE: u64 = 1 << 63;
+
+impl Entry {
     /// Index of the RAM page.
-    pub page: u64,
+    pub const fn page(&self) -> u64 {
+        self.frame & !WRITABLE
+    }
+
+    /// Whether a write needs no walk: granting it is up to the page's guards alone.
+    pub const fn writable(&self) -> bool {
+        self.write != 0 || self.frame & WRITABLE != 0
+    }
 }
 
 /// The tag of the page of `va`.
@@ -124,7 +139,7 @@ impl Space {
         let index = Self::index(va);
         let entry = &mut self.entries[index];
         let base = va & !0xfff;
-        let same = (entry.read == tag(va) || entry.write == tag(va)) && entry.page == page;
+        let same = (entry.read == tag(va) || entry.write == tag(va)) && entry.page() == page;
         if !same {
             if (entry.read, entry.write) == (0, 0) {
                 let filled = &mut self.filled[index / GROUP];
@@ -139,7 +154,7 @@ impl Space {
                 read: 0,
                 write: 0,
                 addend: host.wrapping_sub(base),
-                page,
+                frame: page,
             };
         }
         if read {
@@ -152,10 +167,23 @@ impl Space {
         self.used = true;
     }
 
+    /// Notes that the tables permit writing the page of `va`, which is cached: [`Space::grant`] can then do
+    /// without a walk for as long as the entry stands.
+    pub fn set_writable(&mut self, va: u64) {
+        self.entries[Self::index(va)].frame |= WRITABLE;
+    }
+
+    /// Lets writes to the page of `va` take the fast path. It is cached, and writable.
+    pub fn grant(&mut self, va: u64) {
+        let index = Self::index(va);
+        self.entries[index].write = tag(va);
+        self.granted.push(index as u16);
+    }
+
     /// Takes back the right to write `page` through the entry at `index`.
     pub fn revoke_write(&mut self, index: usize, page: u64) {
         let entry = &mut self.entries[index];
-        if entry.page == page {
+        if entry.page() == page {
             entry.write = 0;
         }
     }
@@ -164,7 +192,7 @@ impl Space {
     pub fn drop_physical(&mut self, page: u64) {
         for index in self.filled.iter().flatten() {
             let entry = &mut self.entries[*index as usize];
-            if entry.page == page {
+            if entry.page() == page {
                 (entry.read, entry.write) = (0, 0);
             }
         }

@@ -38,7 +38,7 @@ mod tests {
         assert!(
             entries
                 .iter()
-                .all(|entry| (entry.read, entry.write, entry.addend, entry.page) == (0, 0, 0, 0))
+                .all(|entry| (entry.read, entry.write, entry.addend, entry.page()) == (0, 0, 0, 0))
         );
         assert_eq!(entries.as_ptr() as usize % 32, 0);
     }

@@ -49,11 +49,11 @@ pub(crate) fn part(cpu: &dyn Cpu, sys: &mut System, va: u64, len: u64, access: A
         .data(sys.space)
         .lookup(va)
         .filter(|entry| match access {
-            Access::Write => entry.write != 0,
+            Access::Write => entry.writable(),
             Access::Read | Access::Fetch => entry.read != 0,
         });
     if let Some(entry) = cached {
-        let addr = sys.memory.ram().address_of(entry.page) + va % PAGE;
+        let addr = sys.memory.ram().address_of(entry.page()) + va % PAGE;
         return Ok(Part {
             addr,
             len,
@@ -242,17 +242,13 @@ pub(crate) fn store(cpu: &dyn Cpu, sys: &mut System, va: u64, size: Size, value:
 
 /// After a guarded write the page may have lost its guards: let the next write be fast.
 pub(crate) fn regrant(cpu: &dyn Cpu, sys: &mut System, va: u64, addr: u64) {
+    let space = sys.space;
     if let Some(page) = sys.memory.ram().page_of(addr)
         && sys.memory.guards(page).is_empty()
-        && sys
-            .memory
-            .data(sys.space)
-            .lookup(va)
-            .is_none_or(|entry| entry.write == 0)
+        && !sys.memory.grant(space, va, page)
         && let Ok(found) = walk(cpu, sys, va, Access::Write)
         && found.addr == addr
     {
-        let space = sys.space;
         sys.memory.fill_data(space, va, page, &found);
     }
 }

@@ -124,7 +124,8 @@ pub struct Checked<L> {
     config: Config,
     images: Images,
     kinds: [EngineKind; 2],
-    mark: [Snapshot; 2],
+    /// The last state at which both were equal. The second machine's: its pages are in memory.
+    mark: Snapshot,
     /// Where registers were last found equal.
     equal: Icount,
     random: u64,
@@ -166,12 +167,12 @@ impl<L: Lead> Checked<L> {
             door,
             queue: queue.clone(),
         };
-        let mut lead = lead(images.clone(), Box::new(leading))?;
+        let lead = lead(images.clone(), Box::new(leading))?;
         let following = Box::new(Following(queue.clone()));
         let mut second = board::build(config, images.clone(), following, Engine::new(kinds[1])?)?;
-        let mark = [lead.machine().save()?, second.save()?];
+        let mark = second.save()?;
         let mut checked = Checked {
-            equal: mark[0].at,
+            equal: mark.at,
             lead,
             second,
             queue,
@@ -277,7 +278,8 @@ impl<L: Lead> Checked<L> {
             return Err(self.mismatch(at, None));
         }
         self.roots += 1;
-        self.mark = now;
+        let [_, mark] = now;
+        self.mark = mark;
         self.queue.with(Queue::mark);
         Ok(())
     }
@@ -314,7 +316,7 @@ impl<L: Lead> Checked<L> {
             events,
         };
         if mismatch.reproduced {
-            let (mut low, mut high) = (self.mark[0].at, top);
+            let (mut low, mut high) = (self.mark.at, top);
             while high.0 - low.0 > 1 {
                 let middle = Icount(low.0 + (high.0 - low.0) / 2);
                 if pair.differ_at(middle)? {
@@ -339,7 +341,7 @@ impl<L: Lead> Checked<L> {
 /// Two new machines, to go again through what led to a difference.
 struct Pair {
     machines: [Machine; 2],
-    mark: [Snapshot; 2],
+    mark: Snapshot,
     queue: Queue,
 }
 
@@ -359,7 +361,7 @@ impl Pair {
     /// Brings one of them from the mark to `at`; `false` if it does something else than the first machine did.
     fn bring(&mut self, which: usize, at: Icount) -> Result<bool, MachineError> {
         let machine = &mut self.machines[which];
-        machine.restore(&self.mark[which], &Nowhere)?;
+        machine.restore(&self.mark, &Nowhere)?;
         machine.set_door(Box::new(Following(Shared(Arc::new(Mutex::new(
             self.queue.clone(),
         ))))));
@@ -382,7 +384,7 @@ impl Pair {
     fn steps(&mut self, from: Icount, to: Icount) -> Result<Vec<Step>, MachineError> {
         let first = from
             .min(to.saturating_sub(STEPS))
-            .max(self.mark[1].at)
+            .max(self.mark.at)
             .max(to.saturating_sub(STRIDE));
         self.bring(1, first)?;
         let mut steps = Vec::new();
@@ -410,7 +412,7 @@ impl Pair {
     }
 }
 
-/// Where no page has to come from: all of a running machine's are in memory.
+/// Where no page has to come from: all of a machine's that isn't recorded are in memory.
 struct Nowhere;
 
 impl snapshot::PageSource for Nowhere {

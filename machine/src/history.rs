@@ -23,10 +23,8 @@ use std::sync::atomic::Ordering;
 use icount::{
     Door, DoorError, End, Icount, LogPosition, LogReader, LogWriter, Recording, Replaying, VirtualTime,
 };
-use snapshot::grid::{Cost, Grid};
-use snapshot::{
-    Checkpoints, Edit, PageSource, Ran, Recorder, RecorderOptions, Replay, Root, Scan, Taken, Tree,
-};
+use snapshot::grid::{Cost, Gathered, Grid};
+use snapshot::{Checkpoints, PageSource, Ran, Recorder, RecorderOptions, Replay, Root, Scan, Taken};
 
 use crate::board::{self, Images};
 use crate::config::Config;
@@ -48,10 +46,19 @@ pub fn events_path(dir: &Path) -> PathBuf {
 }
 
 /// What the first store to a clean page costs, about, in ns.
-const FIRST_STORE_NS: u64 = 400;
+const FIRST_STORE_NS: u64 = 300;
 
-/// Host time in ns, from any origin: handed in, since nothing here may read a clock.
-pub type HostTime = Box<dyn FnMut() -> u64 + Send>;
+/// Clocks of the host, in ns from any origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct HostNow {
+    /// Time that passes.
+    pub wall: u64,
+    /// Time that the calling thread has run: what a snapshot cost the guest, however busy the host is.
+    pub cpu: u64,
+}
+
+/// The host's clocks: handed in, since nothing here may read one.
+pub type HostTime = Box<dyn FnMut() -> HostNow + Send>;
 
 /// The door of a live recording, shared between the machine and whoever must flush or finish it.
 type LiveDoor = Shared<Recording<Box<dyn Door + Send>>>;
@@ -69,14 +76,15 @@ pub struct Saved {
 struct Live {
     door: LiveDoor,
     recorder: Recorder,
-    /// Pages as the recorder knows them.
-    recorded: Tree,
     grid: Grid,
     /// The state at the live end, while the machine is elsewhere.
     parked: Option<Saved>,
     host_time: HostTime,
     last_tick: u64,
+    /// And what the thread had run.
     last_snapshot: (Icount, u64),
+    /// Bytes that the recorder had written then.
+    stored: u64,
 }
 
 /// What to record, beside the machine.
@@ -143,19 +151,20 @@ impl History {
         let recorder = Recorder::create(dir, options.recorder)?;
         manifest.write(dir)?;
         let door = Shared::new(Recording::new(live, log));
-        let machine = board::build(config, images, Box::new(door.clone()), engine)?;
+        let mut machine = board::build(config, images, Box::new(door.clone()), engine)?;
+        machine.set_spares(recorder.spares().clone());
         let checkpoints = recorder.checkpoints().clone();
         let mut host_time = options.host_time;
         let now = host_time();
         let live = Live {
             door,
             recorder,
-            recorded: Tree::new(),
             grid: options.grid,
             parked: None,
             host_time,
-            last_tick: now,
-            last_snapshot: (Icount(0), now),
+            last_tick: now.wall,
+            last_snapshot: (Icount(0), now.cpu),
+            stored: 0,
         };
         let mut history = History {
             dir: dir.to_owned(),
@@ -170,8 +179,10 @@ impl History {
         };
         history.checkpoint(true)?;
         // Nothing may run before it could be replayed: a process killed early leaves a recording too.
-        if let Some(live) = &history.live {
+        if let Some(live) = &mut history.live {
             live.recorder.flush()?;
+            live.stored = live.recorder.written().bytes();
+            live.last_snapshot.1 = (live.host_time)().cpu;
         }
         Ok(history)
     }
@@ -276,39 +287,35 @@ impl History {
     pub fn checkpoint(&mut self, keep: bool) -> Result<(), MachineError> {
         let Some(live) = &mut self.live else { return Ok(()) };
         let start = (live.host_time)();
-        let snapshot = self.machine.save()?;
-        let time = self.machine.time();
-        let mut dirty: Vec<Edit> = Vec::new();
-        live.recorded
-            .diff::<MachineError>(&snapshot.tree, |key, _, page| {
-                dirty.push((key, page.cloned()));
-                Ok(())
-            })?;
+        let state = self.machine.save_state()?;
+        let dirty = self.machine.changes_since(live.recorder.written())?;
+        let (at, time) = (self.machine.icount(), self.machine.time());
         let position = live.door.position();
-        let dirty_pages = dirty.len() as u64;
-        let bytes = dirty_pages * 4096;
+        let pages = dirty.len() as u64;
         let log_position = postcard::to_stdvec(&position).map_err(|e| MachineError::State(e.to_string()))?;
-        let state = snapshot.state.to_vec();
         live.recorder.take(Taken {
-            at: snapshot.at,
+            at,
             time,
             dirty,
             state,
             log_position,
             keep,
         })?;
-        live.recorded = snapshot.tree;
         let now = (live.host_time)();
         let (last, then) = live.last_snapshot;
-        live.last_snapshot = (snapshot.at, now);
-        if snapshot.at > last {
+        live.last_snapshot = (at, now.cpu);
+        if at > last {
+            let stored = live.recorder.written().bytes();
+            let run_ns = start.cpu.saturating_sub(then);
             live.grid.observe(Cost {
-                steps: snapshot.at.0 - last.0,
-                run_ns: start.saturating_sub(then),
+                at,
+                steps: at.0 - last.0,
+                gathered: Gathered { run_ns, pages },
                 // The first store to each page after the snapshot takes the slow path.
-                snapshot_ns: now.saturating_sub(start) + dirty_pages * FIRST_STORE_NS,
-                bytes,
+                snapshot_ns: now.cpu.saturating_sub(start.cpu) + pages * FIRST_STORE_NS,
+                bytes: stored - live.stored,
             });
+            live.stored = stored;
         }
         Ok(())
     }
@@ -334,15 +341,22 @@ impl History {
         let stopped = self.machine.run(goal, stops, first)?;
         let (at, time) = (self.machine.icount(), self.machine.time());
         self.end = self.end.max(at);
+        let mut due = false;
         if let Some(live) = &mut self.live {
             let now = (live.host_time)();
-            let tick = now.saturating_sub(live.last_tick) >= 500_000_000;
+            if stopped == Stopped::Reached && at == next {
+                due = live.grid.due(Gathered {
+                    run_ns: now.cpu.saturating_sub(live.last_snapshot.1),
+                    pages: self.machine.changed_pages(),
+                });
+            }
+            let tick = now.wall.saturating_sub(live.last_tick) >= 500_000_000;
             if tick {
-                live.last_tick = now;
+                live.last_tick = now.wall;
             }
             live.door.progress(at, time, tick)?;
         }
-        if stopped == Stopped::Reached && at == next {
+        if due {
             self.checkpoint(false)?;
         }
         Ok(stopped)

@@ -18,6 +18,7 @@ use crate::dispatch::{Came, execute};
 use crate::engine::Engine;
 use crate::error::MachineError;
 use crate::schedule::Schedule;
+use crate::state::Base;
 use crate::stops::{Stop, Stops};
 use crate::system::System;
 
@@ -71,7 +72,9 @@ pub struct Machine {
     /// Whether boundary work was done at the present position: then it isn't the observe point.
     pub(crate) worked: bool,
     /// Pages as of the last snapshot taken or restored; what was written since is dirty.
-    pub(crate) base: snapshot::Tree,
+    pub(crate) base: Base,
+    /// Memory for copies of pages.
+    pub(crate) spares: snapshot::Spares,
 }
 
 impl Machine {
@@ -92,7 +95,8 @@ impl Machine {
             asked: Vec::new(),
             interrupt: Arc::new(AtomicBool::new(false)),
             worked: false,
-            base: snapshot::Tree::new(),
+            base: Base::default(),
+            spares: snapshot::Spares::default(),
         }
     }
 

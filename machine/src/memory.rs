@@ -15,7 +15,7 @@
 //! The invariant that makes the TLBs coherent: while a translation is cached, every table page that its
 //! walk read has `TABLE` set and lists the space as its user.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bitflags::bitflags;
 use cpu::ir::Size;
@@ -87,8 +87,8 @@ pub struct Memory {
     guards: Vec<Guards>,
     writers: Vec<Writer>,
     dirty: Vec<u32>,
-    /// Pages that were ever written: all others are zero.
-    touched: BTreeSet<u32>,
+    /// A bit for each page that was ever written: all others are zero.
+    touched: Vec<u64>,
     /// Of each page, which of its 64 granules of 64 bytes code was translated from.
     granules: Vec<u64>,
     /// Of each page with granules, which of its bytes.
@@ -114,7 +114,7 @@ impl Memory {
             guards: vec![Guards::CLEAN; pages],
             writers: vec![Writer::Nobody; pages],
             dirty: Vec::new(),
-            touched: BTreeSet::new(),
+            touched: vec![0; pages.div_ceil(64)],
             granules: vec![0; pages],
             code_bytes: BTreeMap::new(),
             tables: Tables::new(),
@@ -197,20 +197,45 @@ impl Memory {
             return;
         }
         self.use_tables(false, space, va, translation);
-        let write = translation.write && self.guards[page as usize].is_empty() && !self.ram.is_rom(page);
-        self.data[space].fill(va, self.ram.host(page), page, translation.read, write);
-        if write {
-            let new = Writer::One {
-                space: space as u8,
-                index: Space::index(va) as u16,
-            };
-            let writer = &mut self.writers[page as usize];
-            *writer = match *writer {
-                Writer::Nobody => new,
-                old if old == new => new,
-                Writer::One { .. } | Writer::Many => Writer::Many,
-            };
+        let writable = translation.write && !self.ram.is_rom(page);
+        let write = writable && self.guards[page as usize].is_empty();
+        let host = self.ram.host(page);
+        self.data[space].fill(va, host, page, translation.read, write);
+        if writable && (translation.read || write) {
+            self.data[space].set_writable(va);
         }
+        if write {
+            self.note_writer(space, va, page);
+        }
+    }
+
+    /// Lets writes to the page of `va` take the fast path again, after one that left it without guards, if a
+    /// cached translation permits it: no walk is needed, since the entry is dropped when its tables change.
+    /// `false`: a walk must tell.
+    pub fn grant(&mut self, space: usize, va: u64, page: u64) -> bool {
+        match self.data[space].lookup(va) {
+            Some(entry) if entry.page() == page && entry.writable() => {
+                if entry.write == 0 {
+                    self.data[space].grant(va);
+                    self.note_writer(space, va, page);
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn note_writer(&mut self, space: usize, va: u64, page: u64) {
+        let new = Writer::One {
+            space: space as u8,
+            index: Space::index(va) as u16,
+        };
+        let writer = &mut self.writers[page as usize];
+        *writer = match *writer {
+            Writer::Nobody => new,
+            old if old == new => new,
+            Writer::One { .. } | Writer::Many => Writer::Many,
+        };
     }
 
     /// Remembers a fetch translation.
@@ -274,10 +299,15 @@ impl Memory {
 
     /// Makes all memory zero.
     pub fn zero(&mut self) {
-        for page in std::mem::take(&mut self.touched) {
-            if self.ram.page(page.into()).iter().any(|byte| *byte != 0) {
-                self.write_bytes(self.ram.address_of(page.into()), &[0; PAGE as usize]);
-                self.touched.insert(page);
+        for page in 0..self.ram.pages() {
+            let (word, bit) = (page as usize / 64, 1 << (page % 64));
+            if self.touched[word] & bit == 0 {
+                continue;
+            }
+            if self.ram.page(page).iter().any(|byte| *byte != 0) {
+                self.write_bytes(self.ram.address_of(page), &[0; PAGE as usize]);
+            } else {
+                self.touched[word] &= !bit;
             }
         }
     }
@@ -326,7 +356,7 @@ impl Memory {
         if guards.contains(Guards::CLEAN) {
             self.guards[page as usize].remove(Guards::CLEAN);
             self.dirty.push(page as u32);
-            self.touched.insert(page as u32);
+            self.touched[page as usize / 64] |= 1 << (page % 64);
         }
         if guards.contains(Guards::CODE) {
             let start = addr.max(self.ram.address_of(page)) % PAGE;

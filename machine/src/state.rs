@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use icount::{Clock, Icount};
 use serde::{Deserialize, Serialize};
-use snapshot::{Edit, PageRef, PageSource, Root, Tree, ZERO_PAGE, whole_root};
+use snapshot::{Edit, PageRef, PageSource, Root, Spares, Tree, Written, ZERO_PAGE, whole_root};
 
 use crate::error::MachineError;
 use crate::machine::Machine;
@@ -55,18 +55,48 @@ impl Snapshot {
     }
 }
 
+/// Pages as of the last snapshot taken or restored.
+pub(crate) enum Base {
+    Here(Tree),
+    /// Changes are only handed over: the recorder keeps the tree, and no copies of pages stay here.
+    Recorder(Written),
+}
+
+impl Default for Base {
+    fn default() -> Base {
+        Base::Here(Tree::new())
+    }
+}
+
+impl Base {
+    /// The tree. The recorder's is waited for, and stands here from now on.
+    fn here(&mut self) -> Result<&mut Tree, MachineError> {
+        if let Base::Recorder(written) = self {
+            *self = Base::Here(written.tree()?);
+        }
+        match self {
+            Base::Here(tree) => Ok(tree),
+            Base::Recorder(_) => Err(MachineError::State("its pages are elsewhere".into())),
+        }
+    }
+}
+
 fn drive_key(drive: u8, block: u64) -> u64 {
     DRIVES | u64::from(drive) << 32 | block
 }
 
 impl Machine {
     /// Pages that changed since the last call, as edits of a tree, in order. A snapshot's page-diff.
-    pub fn take_edits(&mut self) -> Vec<Edit> {
+    fn take_edits(&mut self) -> Vec<Edit> {
         let dirty = self.sys.memory.take_dirty();
         let ram = self.sys.memory.ram();
+        let mut spares = self.spares.take(dirty.len());
         let mut edits: Vec<Edit> = dirty
             .into_iter()
-            .map(|page| (page.into(), PageRef::of(Arc::from(ram.page(page.into())))))
+            .map(|page| {
+                let copy = PageRef::filled(spares.pop(), |bytes| ram.copy_page(page.into(), bytes));
+                (page.into(), copy)
+            })
             .collect();
         for ((drive, block), bytes) in self.sys.disks.take_dirty() {
             edits.push((drive_key(drive, block), bytes.and_then(PageRef::of)));
@@ -74,10 +104,42 @@ impl Machine {
         edits
     }
 
+    /// How many pages the next snapshot has.
+    pub fn changed_pages(&self) -> u64 {
+        (self.sys.memory.dirty().len() + self.sys.disks.dirty().count()) as u64
+    }
+
+    /// Memory for copies of pages comes from here, where whoever gets the copies gives it back.
+    pub fn set_spares(&mut self, spares: Spares) {
+        self.spares = spares;
+    }
+
     /// As [`Machine::take_edits`], and the base tree follows.
     pub fn take_edits_into_base(&mut self) -> Result<Vec<Edit>, MachineError> {
+        self.base.here()?;
         let edits = self.take_edits();
-        self.base.extend(&edits)?;
+        self.base.here()?.extend(&edits)?;
+        Ok(edits)
+    }
+
+    /// What changed since `written`, which the caller extends with it: that tree, as it is then, is the base from now on.
+    pub fn changes_since(&mut self, written: &Written) -> Result<Vec<Edit>, MachineError> {
+        let edits = match &self.base {
+            // Nobody took changes in between.
+            Base::Recorder(_) => self.take_edits(),
+            Base::Here(_) => {
+                self.take_edits_into_base()?;
+                let mut edits = Vec::new();
+                written
+                    .tree()?
+                    .diff::<MachineError>(self.base.here()?, |key, _, page| {
+                        edits.push((key, page.cloned()));
+                        Ok(())
+                    })?;
+                edits
+            }
+        };
+        self.base = Base::Recorder(written.clone());
         Ok(edits)
     }
 
@@ -110,23 +172,12 @@ impl Machine {
 
     /// The state here. The tree shares what did not change since the last one.
     pub fn save(&mut self) -> Result<Snapshot, MachineError> {
-        let edits = self.take_edits();
-        self.base.extend(&edits)?;
+        self.take_edits_into_base()?;
         Ok(Snapshot {
             at: self.sys.at,
-            tree: self.base.clone(),
+            tree: self.base.here()?.clone(),
             state: Arc::new(self.save_state()?),
         })
-    }
-
-    /// Pages of the last snapshot taken or restored.
-    pub fn base(&self) -> &Tree {
-        &self.base
-    }
-
-    /// The tree as of the last [`Machine::take_edits`], when somebody else applied the edits.
-    pub fn set_base(&mut self, tree: Tree) {
-        self.base = tree;
     }
 
     /// Brings the machine to a saved state, in time proportional to the difference. The door is not moved.
@@ -140,10 +191,12 @@ impl Machine {
                 .dirty()
                 .map(|(drive, block)| drive_key(drive, block)),
         );
-        self.base.diff::<MachineError>(&snapshot.tree, |key, _, _| {
-            keys.insert(key);
-            Ok(())
-        })?;
+        self.base
+            .here()?
+            .diff::<MachineError>(&snapshot.tree, |key, _, _| {
+                keys.insert(key);
+                Ok(())
+            })?;
         let known: BTreeSet<(u8, u64)> = saved.blocks.iter().copied().collect();
         for key in keys {
             let page = snapshot
@@ -168,7 +221,7 @@ impl Machine {
         self.sys.disks.retain(&known);
         self.sys.disks.clear_dirty();
         self.sys.memory.take_dirty();
-        self.base = snapshot.tree.clone();
+        self.base = Base::Here(snapshot.tree.clone());
         self.restore_state(saved)
     }
 

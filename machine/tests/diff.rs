@@ -15,7 +15,7 @@ use icount::{
 use machine::board::{self, Images};
 use machine::check::Checked;
 use machine::diff::{First, Options, Report, diff, explain};
-use machine::history::{RecordOptions, events_path};
+use machine::history::{HostNow, RecordOptions, events_path};
 use machine::{
     AddressKind, Config, Engine, EngineKind, FirstStep, HartStart, History, MachineError, Stopped, Stops,
 };
@@ -118,7 +118,7 @@ impl Run {
         let options = RecordOptions {
             grid: Grid::fixed(self.grid),
             recorder: RecorderOptions::default(),
-            host_time: Box::new(|| 0),
+            host_time: Box::new(HostNow::default),
             origin: BTreeMap::new(),
             fsync: false,
         };
@@ -531,7 +531,7 @@ fn options() -> RecordOptions {
     RecordOptions {
         grid: Grid::fixed(16),
         recorder: RecorderOptions::default(),
-        host_time: Box::new(|| 0),
+        host_time: Box::new(HostNow::default),
         origin: BTreeMap::new(),
         fsync: false,
     }

@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use std::path::Path;
 
 use icount::{End, Icount, ScriptedDoor};
-use machine::history::RecordOptions;
+use machine::history::{HostNow, RecordOptions};
 use machine::{Config, FirstStep, HartStart, History, Stopped, Stops, Timeline, TimelineOptions};
 use machine::{Engine, EngineKind};
 use snapshot::grid::Grid;
@@ -42,25 +42,22 @@ fn config(guest: &firmware::Guest, harts: u8, schedule_seed: Option<u64>) -> Con
     }
 }
 
-fn record(dir: &Path, guest: &firmware::Guest, harts: u8, k: u32) -> (Icount, End) {
+fn begin(dir: &Path, guest: &firmware::Guest, harts: u8, k: u32) -> History {
     let options = RecordOptions {
         grid: Grid::fixed(k),
         recorder: RecorderOptions::default(),
-        host_time: Box::new(|| 0),
+        host_time: Box::new(HostNow::default),
         origin: BTreeMap::new(),
         fsync: false,
     };
     let images = vec![(guest.load, guest.image.clone())];
     let door = Box::new(ScriptedDoor::new());
-    let mut history = History::record(
-        dir,
-        &config(guest, harts, Some(7)),
-        images,
-        door,
-        engine(),
-        options,
-    )
-    .unwrap();
+    let config = config(guest, harts, Some(7));
+    History::record(dir, &config, images, door, engine(), options).unwrap()
+}
+
+fn record(dir: &Path, guest: &firmware::Guest, harts: u8, k: u32) -> (Icount, End) {
+    let mut history = begin(dir, guest, harts, k);
     let end = loop {
         match history
             .run_live(Icount(100_000_000), &Stops::default(), FirstStep::Counts)
@@ -91,6 +88,48 @@ fn a_recording_replays_with_every_event_and_root_equal() {
         assert_eq!(verified.end, Some(end));
         assert!(verified.events > 10 && verified.roots > 3, "{verified:?}");
     }
+}
+
+#[test]
+fn a_recording_is_the_same_whoever_looks_and_goes_back_meanwhile() {
+    let guest = firmware::smp_demo(4);
+    let dirs = tempfile::tempdir().unwrap();
+    let plain = dirs.path().join("plain.tick");
+    record(&plain, &guest, 4, 17);
+    let looked = dirs.path().join("looked.tick");
+    let mut history = begin(&looked, &guest, 4, 17);
+    let mut stops = 0;
+    let end = loop {
+        let at = history.position();
+        let until = at.saturating_add(50_000 + stops * 7919 % 90_000);
+        match history
+            .run_live(until, &Stops::default(), FirstStep::Counts)
+            .unwrap()
+        {
+            Stopped::Reached => {}
+            Stopped::End(end) => break end,
+            other => panic!("{other:?}"),
+        }
+        stops += 1;
+        let at = history.position();
+        // Changes are taken here that the recorder has not got yet.
+        let root = (stops % 3 == 0).then(|| history.root().unwrap());
+        if stops % 4 == 0 {
+            history.restore_anchor(history.anchor(Icount(at.0 / 2))).unwrap();
+            let middle = Icount(at.0 / 2 + 999);
+            history.run(middle, &Stops::default(), FirstStep::Counts).unwrap();
+            history.go_live().unwrap();
+            assert_eq!(history.position(), at);
+        }
+        if let Some(root) = root {
+            assert_eq!(history.root().unwrap(), root, "at {at}");
+        }
+    };
+    history.finish(end).unwrap();
+    assert!(stops > 20, "{stops}");
+    let list = |dir: &Path| snapshot::Checkpoints::open(dir).unwrap().list();
+    assert_eq!(list(&plain), list(&looked));
+    History::open(&looked, engine()).unwrap().verify(|_| {}).unwrap();
 }
 
 #[test]

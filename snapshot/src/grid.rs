@@ -1,8 +1,11 @@
 //! Where snapshots stand, and which old ones may go.
 //!
 //! Snapshots stand on a grid of 2^k steps, so that two recordings share positions whatever their k: a coarser grid's
-//! positions are a finer one's too. Adapting chooses k from measurements that the caller hands in (this crate reads no clock): overhead first, then
-//! size, then replay time. The choice never reaches the guest.
+//! positions are a finer one's too. An adaptive grid offers positions, and at each it is asked whether a snapshot is *due* there: only if
+//! what was gathered since the last one pays for it. So no stretch of a run costs more than the goal, however suddenly the guest begins to
+//! write everywhere; and the longer a snapshot waits, the rounder the positions get, so that two recordings find common ones. Size comes next,
+//! over the run as a whole, and replay time last: it says how fine the grid is when nothing else matters. All is decided from measurements
+//! that the caller hands in (this crate reads no clock), and never reaches the guest.
 
 use icount::Icount;
 
@@ -10,7 +13,7 @@ use crate::checkpoint::CheckpointInfo;
 
 /// The k that adapting starts with.
 pub const START: u32 = 24;
-/// The finest and coarsest grids that adapting chooses.
+/// The finest and coarsest grids that adapting offers while snapshots are cheap.
 pub const FINEST: u32 = 20;
 /// See [`FINEST`].
 pub const COARSEST: u32 = 34;
@@ -18,34 +21,55 @@ pub const COARSEST: u32 = 34;
 /// What adapting aims at.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Goals {
-    /// The most that snapshots may add to the run's time: 0.05 is a twentieth.
+    /// The most that a snapshot may add to the time of the run since the one before: 0.05 is a twentieth.
+    /// Twice that after [`LONG_NS`], so that a guest that writes all its memory gets snapshots too.
     pub overhead: f64,
-    /// The most bytes that snapshots may take a second of running.
+    /// The most bytes that snapshots may take a second of running, [`SAVED_SECONDS`] of which can be saved up.
     pub bytes_per_second: f64,
-    /// The time that replaying from one snapshot to the next may take, in seconds.
+    /// The time that replaying to a position should take at most, in seconds.
     pub replay_seconds: f64,
 }
 
 impl Default for Goals {
     fn default() -> Self {
         Self {
-            overhead: 0.05,
+            overhead: 0.02,
             bytes_per_second: 16e6,
             replay_seconds: 0.25,
         }
     }
 }
 
+/// A stretch of running after which a snapshot may cost twice as much.
+pub const LONG_NS: u64 = 4_000_000_000;
+/// See [`Goals::bytes_per_second`]. A snapshot that takes more than can be saved up is due when that much was.
+pub const SAVED_SECONDS: f64 = 4.0;
+/// Snapshots stand this many times as dense as [`Goals::replay_seconds`] asks for: a search goes through each stretch
+/// forward, and a first step back replays half of one on the average.
+const DENSITY: f64 = 4.0;
+
+/// What was gathered since the last snapshot; measured by the caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Gathered {
+    /// Host time of running, in nanoseconds of the thread that runs the guest: other load doesn't count, nor idling.
+    pub run_ns: u64,
+    /// Pages that were written.
+    pub pages: u64,
+}
+
 /// What the run up to a snapshot, and the snapshot, cost; measured by the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
+    /// Where it stands.
+    pub at: Icount,
     /// Steps since the last snapshot.
     pub steps: u64,
-    /// Host time of running them, without what follows, in nanoseconds.
-    pub run_ns: u64,
-    /// Host time that snapshots took from the guest: taking them, copying pages, waiting for the disk.
+    /// Host time of running them, and pages.
+    pub gathered: Gathered,
+    /// Host time that the snapshot took from the guest, on the same clock: taking it, copying pages, and, for each page, the
+    /// first store after it.
     pub snapshot_ns: u64,
-    /// Bytes that were added to the recording's files.
+    /// Bytes that were added to the recording's files since the last call (not all of this snapshot yet).
     pub bytes: u64,
 }
 
@@ -53,27 +77,90 @@ pub struct Cost {
 #[derive(Debug, Clone)]
 pub struct Grid {
     k: u32,
-    adapt: Option<(Goals, Window)>,
+    /// The last snapshot.
+    last: Icount,
+    adapt: Option<Adapt>,
 }
 
-/// Costs summed since k last changed.
-#[derive(Debug, Clone, Copy, Default)]
-struct Window {
-    snapshots: u32,
-    steps: f64,
-    run_ns: f64,
-    snapshot_ns: f64,
+#[derive(Debug, Clone)]
+struct Adapt {
+    goals: Goals,
+    /// The fastest of late, in steps a nanosecond: guests also idle.
+    speed: f64,
+    /// What a page of a snapshot costs the guest, and what a snapshot does beside its pages.
+    ns_a_page: f64,
+    ns_a_snapshot: f64,
+    /// Sums that fade, from which bytes a page follow.
     bytes: f64,
+    pages: f64,
+    /// Bytes that were saved up.
+    saved: f64,
 }
 
-/// Snapshots that a decision rests on.
-const WINDOW: u32 = 4;
+impl Adapt {
+    fn new(goals: Goals) -> Self {
+        // A page is a microsecond and a third of its size until more is known.
+        Self {
+            goals,
+            speed: 0.0,
+            ns_a_page: 1000.0,
+            ns_a_snapshot: 20_000.0,
+            bytes: 1365.0 * 256.0,
+            pages: 256.0,
+            saved: goals.bytes_per_second,
+        }
+    }
+
+    fn due(&self, gathered: Gathered) -> bool {
+        let (run_ns, pages) = (gathered.run_ns as f64, gathered.pages as f64);
+        let share = if gathered.run_ns > LONG_NS { 2.0 } else { 1.0 };
+        let cost = self.ns_a_snapshot + self.ns_a_page * pages;
+        let most = self.goals.bytes_per_second * SAVED_SECONDS;
+        let saved = (self.saved + self.goals.bytes_per_second * run_ns * 1e-9).min(most);
+        let size = self.bytes / self.pages * pages;
+        cost <= self.goals.overhead * share * run_ns && (size <= saved || saved >= most)
+    }
+
+    fn observe(&mut self, cost: &Cost) {
+        let Gathered { run_ns, pages } = cost.gathered;
+        let (run_ns, pages) = (run_ns as f64, pages as f64);
+        if run_ns > 0.0 {
+            self.speed = (self.speed * 0.95).max(cost.steps as f64 / run_ns);
+        }
+        let spent = cost.snapshot_ns as f64;
+        // Many pages tell the cost of one, few that of none.
+        if pages >= 256.0 {
+            let a_page = (spent - self.ns_a_snapshot).max(0.0) / pages;
+            towards(&mut self.ns_a_page, a_page);
+        } else {
+            let rest = (spent - self.ns_a_page * pages).max(0.0);
+            towards(&mut self.ns_a_snapshot, rest);
+        }
+        self.bytes = self.bytes * 0.9 + cost.bytes as f64;
+        self.pages = self.pages * 0.9 + pages;
+        let rate = self.goals.bytes_per_second;
+        self.saved = (self.saved + rate * run_ns * 1e-9).min(rate * SAVED_SECONDS) - cost.bytes as f64;
+    }
+
+    /// The k of a stretch that is replayed in a [`DENSITY`]-th of the goal.
+    fn k(&self) -> u32 {
+        let steps = self.speed * 1e9 * self.goals.replay_seconds / DENSITY;
+        (steps.max(1.0).log2() as u32).clamp(FINEST, COARSEST)
+    }
+}
+
+/// Moves an estimate towards a sample, at most to its double or half: on a busy host single samples are many times
+/// too high, and an estimate that believed one would have no snapshot taken for long.
+fn towards(estimate: &mut f64, sample: f64) {
+    *estimate = sample.clamp(*estimate * 0.5, *estimate * 2.0).max(1.0);
+}
 
 impl Grid {
     /// A grid of 2^`k` steps (`k` at most 62).
     pub fn fixed(k: u32) -> Self {
         Self {
             k: k.min(62),
+            last: Icount(0),
             adapt: None,
         }
     }
@@ -82,7 +169,8 @@ impl Grid {
     pub fn adaptive(goals: Goals) -> Self {
         Self {
             k: START,
-            adapt: Some((goals, Window::default())),
+            last: Icount(0),
+            adapt: Some(Adapt::new(goals)),
         }
     }
 
@@ -91,47 +179,28 @@ impl Grid {
         self.k
     }
 
-    /// The first position above `at` for a snapshot.
+    /// The first position above `at` for a snapshot: of the grid, or of a coarser one if the last snapshot is long ago.
     pub fn next_after(&self, at: Icount) -> Icount {
-        Icount((at.0 >> self.k).saturating_add(1).saturating_mul(1 << self.k))
+        let gap = at.since(self.last);
+        let k = match (&self.adapt, gap.checked_ilog2()) {
+            (Some(_), Some(log)) => self.k.max(log.saturating_sub(1)),
+            _ => self.k,
+        };
+        Icount((at.0 >> k).saturating_add(1).saturating_mul(1 << k))
+    }
+
+    /// Whether a snapshot is due at a position of the grid.
+    pub fn due(&self, gathered: Gathered) -> bool {
+        self.adapt.as_ref().is_none_or(|adapt| adapt.due(gathered))
     }
 
     /// Takes the cost of a snapshot into account.
     pub fn observe(&mut self, cost: Cost) {
-        let Some((goals, window)) = &mut self.adapt else {
-            return;
-        };
-        window.snapshots += 1;
-        window.steps += cost.steps as f64;
-        window.run_ns += cost.run_ns as f64;
-        window.snapshot_ns += cost.snapshot_ns as f64;
-        window.bytes += cost.bytes as f64;
-        if window.snapshots < WINDOW || window.run_ns <= 0.0 {
-            return;
+        self.last = cost.at;
+        if let Some(adapt) = &mut self.adapt {
+            adapt.observe(&cost);
+            self.k = adapt.k();
         }
-        let overhead = window.snapshot_ns / window.run_ns;
-        let rate = window.bytes / (window.run_ns * 1e-9);
-        let replay = (1u64 << self.k) as f64 / window.steps.max(1.0) * window.run_ns * 1e-9;
-        // A finer grid costs at most twice as much; only a margin beyond that keeps k from swinging.
-        let room = overhead < goals.overhead * 0.4 && rate < goals.bytes_per_second * 0.4;
-        if (overhead > goals.overhead || rate > goals.bytes_per_second) && self.k < COARSEST {
-            self.k += 1;
-        } else if replay > goals.replay_seconds && room && self.k > FINEST {
-            self.k -= 1;
-        } else {
-            // Halve, so that the past fades.
-            window.snapshots /= 2;
-            for sum in [
-                &mut window.steps,
-                &mut window.run_ns,
-                &mut window.snapshot_ns,
-                &mut window.bytes,
-            ] {
-                *sum /= 2.0;
-            }
-            return;
-        }
-        *window = Window::default();
     }
 }
 
@@ -171,37 +240,143 @@ mod tests {
         assert_eq!(Grid::fixed(62).next_after(Icount(u64::MAX)), Icount(u64::MAX));
     }
 
-    fn settle(bytes_a_step: f64, snapshot_ns: u64, ns_a_step: f64) -> u32 {
-        let mut grid = Grid::adaptive(Goals::default());
-        let mut ks = Vec::new();
-        for _ in 0..400 {
-            let steps = 1u64 << grid.k();
-            let run_ns = (steps as f64 * ns_a_step) as u64;
-            let bytes = (steps as f64 * bytes_a_step) as u64;
-            grid.observe(Cost {
-                steps,
-                run_ns,
-                snapshot_ns,
-                bytes,
-            });
-            ks.push(grid.k());
+    /// A guest that makes `speed` steps a ns and writes `rate` new pages a ms, up to `most` different ones; a snapshot's page
+    /// costs `ns_a_page` and takes `bytes`.
+    #[derive(Clone, Copy)]
+    struct Guest {
+        speed: f64,
+        rate: f64,
+        most: f64,
+        ns_a_page: f64,
+        bytes: f64,
+    }
+
+    /// Runs guests for some seconds each, one after the other. Yields of each snapshot its position, the ns of running
+    /// before it, what it took, and its bytes.
+    fn run(grid: &mut Grid, guests: &[(Guest, f64)]) -> Vec<(Icount, f64, f64, f64)> {
+        let mut taken = Vec::new();
+        let (mut at, mut gap_ns, mut pages) = (0u64, 0.0, 0.0f64);
+        let mut last = 0;
+        for &(guest, seconds) in guests {
+            let mut ns = 0.0;
+            while ns < seconds * 1e9 {
+                let next = grid.next_after(Icount(at)).0;
+                let run = (next - at) as f64 / guest.speed;
+                at = next;
+                ns += run;
+                gap_ns += run;
+                pages = (pages + run * 1e-6 * guest.rate).min(guest.most);
+                let gathered = Gathered {
+                    run_ns: gap_ns as u64,
+                    pages: pages as u64,
+                };
+                if !grid.due(gathered) {
+                    continue;
+                }
+                let (spent, bytes) = (20_000.0 + pages * guest.ns_a_page, pages * guest.bytes);
+                grid.observe(Cost {
+                    at: Icount(at),
+                    steps: at - last,
+                    gathered,
+                    snapshot_ns: spent as u64,
+                    bytes: bytes as u64,
+                });
+                taken.push((Icount(at), gap_ns, spent, bytes));
+                (last, gap_ns, pages) = (at, 0.0, 0.0);
+            }
         }
-        let tail = &ks[300..];
-        assert!(tail.iter().all(|k| *k == tail[0]), "k swings: {tail:?}");
-        tail[0]
+        taken
+    }
+
+    const QUIET: Guest = Guest {
+        speed: 1.0,
+        rate: 1.0,
+        most: 500.0,
+        ns_a_page: 800.0,
+        bytes: 1000.0,
+    };
+    /// 32 MiB again and again, as fast as memory is.
+    const COPYING: Guest = Guest {
+        rate: 80.0,
+        most: 32_768.0,
+        ..QUIET
+    };
+
+    #[test]
+    fn cheap_snapshots_stand_as_dense_as_replay_time_asks_for() {
+        for speed in [0.05, 1.0, 3.0] {
+            let mut grid = Grid::adaptive(Goals::default());
+            let taken = run(&mut grid, &[(Guest { speed, ..QUIET }, 20.0)]);
+            for (_, gap, ..) in &taken[3..] {
+                assert!((0.03e9..0.07e9).contains(gap), "{gap}");
+            }
+        }
+        // A crawling interpreter: the finest grid all the same.
+        let mut grid = Grid::adaptive(Goals::default());
+        run(&mut grid, &[(Guest { speed: 1e-4, ..QUIET }, 60.0)]);
+        assert_eq!(grid.k(), FINEST);
     }
 
     #[test]
-    fn adapting_settles_by_overhead_then_size_then_replay_time() {
-        // Cheap snapshots of a slow machine: as fine as the replay time asks for.
-        assert_eq!(settle(0.0, 1000, 100.0), 21);
-        // A fixed cost of 100 ms: 2 s of running between snapshots, or more.
-        let k = settle(0.0, 100_000_000, 2.0);
-        assert!((1u64 << k) * 2 >= 2_000_000_000 && k <= 31, "{k}");
-        // Size that grows with steps alone can't be helped by k: the coarsest.
-        assert_eq!(settle(1.0, 1000, 2.0), COARSEST);
-        // Nothing to better: where it began.
-        assert_eq!(settle(0.001, 1000, 2.0), START);
+    fn no_stretch_costs_more_than_the_goal() {
+        let mut grid = Grid::adaptive(Goals::default());
+        let everything = Guest {
+            most: 262_144.0,
+            rate: 400.0,
+            bytes: 100.0,
+            ..QUIET
+        };
+        let guests = [
+            (QUIET, 2.0),
+            (COPYING, 6.0),
+            (QUIET, 2.0),
+            (everything, 30.0),
+            (COPYING, 3.0),
+        ];
+        let taken = run(&mut grid, &guests);
+        for (at, gap, spent, _) in &taken {
+            let goal = if *gap > LONG_NS as f64 { 0.04 } else { 0.02 };
+            // The cost of a page has to be learned first.
+            assert!(*spent < goal * 1.05 * gap, "at {at}: {spent} of {gap}");
+            assert!(*gap < 12e9, "at {at}: {gap}");
+        }
+        let total: f64 = taken.iter().map(|t| t.2).sum();
+        assert!(total < 0.04 * 43e9, "{total}");
+    }
+
+    #[test]
+    fn a_dear_page_is_learned_and_size_is_kept() {
+        let dear = Guest {
+            ns_a_page: 20_000.0,
+            ..COPYING
+        };
+        let taken = run(&mut Grid::adaptive(Goals::default()), &[(dear, 200.0)]);
+        let late = &taken[taken.len() / 2..];
+        assert!(late.iter().all(|t| t.2 < 0.045 * t.1), "{late:?}");
+        // What doesn't compress: no more than the rate, and what can be saved up, and one snapshot.
+        let random = Guest {
+            ns_a_page: 1.0,
+            bytes: 4096.0,
+            ..COPYING
+        };
+        let taken = run(&mut Grid::adaptive(Goals::default()), &[(random, 60.0)]);
+        let bytes: f64 = taken.iter().map(|t| t.3).sum();
+        let goal = Goals::default().bytes_per_second;
+        assert!(
+            bytes < goal * (60.0 + SAVED_SECONDS) + 32_768.0 * 4096.0,
+            "{bytes}"
+        );
+        assert!(bytes > goal * 40.0, "{bytes}");
+    }
+
+    #[test]
+    fn waiting_makes_positions_rounder() {
+        let mut grid = Grid::adaptive(Goals::default());
+        let taken = run(&mut grid, &[(QUIET, 1.0), (COPYING, 6.0)]);
+        for pair in taken.windows(2) {
+            let gap = pair[1].0.since(pair[0].0);
+            assert!(pair[1].0.0.trailing_zeros() + 3 >= gap.ilog2(), "{pair:?}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! keeps trees canonical (equal contents, equal root).
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -99,6 +99,14 @@ impl PageRef {
         })
     }
 
+    /// A leaf for what `fill` puts into `spare`, or into fresh memory; `None` if that is all zero. Doesn't hash.
+    pub fn filled(spare: Option<Arc<Page>>, fill: impl FnOnce(&mut Page)) -> Option<Arc<Self>> {
+        let mut page = spare.unwrap_or_else(|| Arc::new(ZERO_PAGE));
+        // Nobody else has it; if somebody had, this copies.
+        fill(Arc::make_mut(&mut page));
+        Self::of(page)
+    }
+
     /// A leaf for a page that is in a store; `None` if the id is the all-zero page's.
     pub fn named(id: PageId) -> Option<Arc<Self>> {
         (id != zero_page_id()).then(|| Arc::new(Self(Held::Named(id))))
@@ -136,6 +144,14 @@ impl PageRef {
         }
     }
 
+    /// The page's bytes, if they are in memory and nobody else has this leaf.
+    pub(crate) fn into_bytes(this: Arc<Self>) -> Option<Arc<Page>> {
+        match Arc::into_inner(this)?.0 {
+            Held::Bytes { bytes, .. } => Some(bytes),
+            Held::Named(_) => None,
+        }
+    }
+
     /// Whether both are known to be the same page without hashing; `false` says nothing.
     pub fn surely_same(&self, other: &Self) -> bool {
         if std::ptr::eq(self, other) {
@@ -150,8 +166,77 @@ impl PageRef {
     }
 }
 
+/// Pages of memory whose contents were written or hashed and which can hold the next snapshot's: fresh memory
+/// would cost the guest's thread a page fault for each. Clones share everything.
+#[derive(Debug, Clone, Default)]
+pub struct Spares(Arc<Mutex<Stock>>);
+
+#[derive(Debug, Default)]
+struct Stock {
+    pages: Vec<Arc<Page>>,
+    /// The most that are kept: what snapshots lately took.
+    most: usize,
+}
+
+impl Spares {
+    /// Takes up to `count` pages, with any contents; what is kept from now on follows the counts asked for.
+    pub fn take(&self, count: usize) -> Vec<Arc<Page>> {
+        let mut stock = self.lock();
+        stock.most = count.max(stock.most - stock.most / 4);
+        let left = stock.pages.len().saturating_sub(count);
+        let taken = stock.pages.split_off(left);
+        let most = stock.most;
+        stock.pages.truncate(most);
+        taken
+    }
+
+    /// Gives pages back; those that somebody else has too are let go, and so is what is too much.
+    pub(crate) fn give(&self, pages: impl IntoIterator<Item = Arc<Page>>) {
+        let mut pages: Vec<_> = pages.into_iter().collect();
+        pages.retain_mut(|page| Arc::get_mut(page).is_some());
+        let mut stock = self.lock();
+        let room = stock.most.saturating_sub(stock.pages.len());
+        stock.pages.extend(pages.into_iter().take(room));
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Stock> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// The id of the all-zero page.
 pub(crate) fn zero_page_id() -> PageId {
     static ID: OnceLock<PageId> = OnceLock::new();
     *ID.get_or_init(|| PageId::of(&ZERO_PAGE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spare_page_is_nobody_else_s() {
+        let spares = Spares::default();
+        assert!(spares.take(3).is_empty());
+        let shared = Arc::new([1; PAGE_SIZE]);
+        spares.give([
+            Arc::clone(&shared),
+            Arc::new([2; PAGE_SIZE]),
+            Arc::new([3; PAGE_SIZE]),
+        ]);
+        let taken = spares.take(3);
+        assert_eq!(taken.len(), 2, "the shared one is not among them");
+        // No more is kept than was asked for of late.
+        spares.give((0..100).map(|_| Arc::new([4; PAGE_SIZE])));
+        assert_eq!(spares.take(1000).len(), 3);
+    }
+
+    #[test]
+    fn a_filled_page_has_nothing_of_what_was_in_its_memory() {
+        let spare = Some(Arc::new([7; PAGE_SIZE]));
+        let page = PageRef::filled(spare, |bytes| *bytes = [9; PAGE_SIZE]).unwrap();
+        assert_eq!(page.id(), PageId::of(&[9; PAGE_SIZE]));
+        let spare = Some(Arc::new([7; PAGE_SIZE]));
+        assert!(PageRef::filled(spare, |bytes| *bytes = ZERO_PAGE).is_none());
+    }
 }

@@ -20,7 +20,7 @@ use icount::{Icount, VirtualTime};
 use crate::checkpoint::{CheckpointWriter, Checkpoints, Info, MAX_LOG_POSITION, MAX_STATE, StoredState};
 use crate::error::{Result, SnapshotError};
 use crate::pack::{Group, MAX_COUNT, Unpacked};
-use crate::page::{PageId, PageRef, PageSource, Root, whole_root};
+use crate::page::{PageId, PageRef, PageSource, Root, Spares, whole_root};
 use crate::store::{PackEnd, PackWriter, Store, lock};
 use crate::tree::{Edit, Tree};
 
@@ -71,6 +71,9 @@ impl Default for RecorderOptions {
     }
 }
 
+/// The priority of the threads behind, for the kernel's scheduler: a tenth of the guest's.
+const NICE: i32 = 10;
+
 /// What is on the way to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pending {
@@ -108,6 +111,63 @@ impl Flight {
     }
 }
 
+/// The tree as of the last snapshot that was handed over: its pages are named only, and all on disk.
+///
+/// A machine that hands over its changes needs no tree of its own, with a copy of each page, until it wants to go
+/// elsewhere.
+#[derive(Clone, Default)]
+pub struct Written(Arc<Growing>);
+
+#[derive(Default)]
+struct Growing {
+    state: Mutex<Grown>,
+    grew: Condvar,
+    failure: Failure,
+}
+
+#[derive(Default)]
+struct Grown {
+    handed: u64,
+    written: u64,
+    bytes: u64,
+    tree: Tree,
+    ended: bool,
+}
+
+impl Written {
+    /// The tree, once it is written.
+    pub fn tree(&self) -> Result<Tree> {
+        let mut state = lock(&self.0.state);
+        while state.written < state.handed {
+            if state.ended {
+                let failure = lock(&self.0.failure).clone();
+                return Err(failure.unwrap_or(SnapshotError::Stopped));
+            }
+            state = self.0.grew.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(state.tree.clone())
+    }
+
+    /// Bytes of pages and nodes that were written.
+    pub fn bytes(&self) -> u64 {
+        lock(&self.0.state).bytes
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Grown)) {
+        change(&mut lock(&self.0.state));
+        self.0.grew.notify_all();
+    }
+}
+
+/// Tells those who wait for a tree that there will be none, however the writer ends.
+struct Ends(Written);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.change(|state| state.ended = true);
+    }
+}
+
 enum Job {
     Take(Taken),
     Drop(Vec<Icount>),
@@ -119,6 +179,7 @@ enum ToWrite {
     Checkpoint {
         info: Info,
         state: StoredState,
+        tree: Tree,
         pages: usize,
     },
     Drop(Vec<Icount>),
@@ -141,6 +202,8 @@ pub struct Recorder {
     failure: Failure,
     roots: Receiver<Rooted>,
     checkpoints: Checkpoints,
+    spares: Spares,
+    written: Written,
     last: Option<Icount>,
     pages_in_flight: usize,
 }
@@ -153,6 +216,11 @@ impl Recorder {
         let checkpoints = writer.list().clone();
         let packs = PackWriter::new(store.clone(), options.durable);
         let (flight, failure) = (Arc::<Flight>::default(), Failure::default());
+        let spares = Spares::default();
+        let written = Written(Arc::new(Growing {
+            failure: Arc::clone(&failure),
+            ..Growing::default()
+        }));
         let (jobs, jobs_in) = unbounded();
         let (to_pack, pack_in) = bounded::<ToPack>(64);
         let (to_write, write_in) = bounded(256);
@@ -160,7 +228,12 @@ impl Recorder {
         let mut threads = Vec::new();
         let spawn_error = SnapshotError::io("start a thread for", dir);
         let mut spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
-            let thread = std::thread::Builder::new().name(name.into()).spawn(run)?;
+            let behind = move || {
+                // The guest comes first; if this is refused, all are alike.
+                let _ = rustix::process::setpriority_process(None, NICE);
+                run();
+            };
+            let thread = std::thread::Builder::new().name(name.into()).spawn(behind)?;
             threads.push(thread);
             Ok(())
         };
@@ -168,9 +241,9 @@ impl Recorder {
         let (level, parent) = (options.level, options.parent);
         let mut started = Ok(());
         for _ in 0..options.workers.max(1) {
-            let pack_in = pack_in.clone();
-            started =
-                started.and_then(|()| spawn("snapshot-pack", Box::new(move || pack_all(&pack_in, level))));
+            let (pack_in, spares) = (pack_in.clone(), spares.clone());
+            let run = Box::new(move || pack_all(&pack_in, level, &spares));
+            started = started.and_then(|()| spawn("snapshot-pack", run));
         }
         let fail = Arc::clone(&failure);
         let hash = Hash {
@@ -181,6 +254,7 @@ impl Recorder {
             level,
             to_pack,
             to_write,
+            spares: spares.clone(),
             failure: fail,
         };
         started = started.and_then(|()| spawn("snapshot-hash", Box::new(move || hash.all(&jobs_in))));
@@ -190,6 +264,7 @@ impl Recorder {
             roots: root_out,
             flight: Arc::clone(&flight),
             failure: Arc::clone(&failure),
+            written: Ends(written.clone()),
         };
         started = started.and_then(|()| spawn("snapshot-write", Box::new(move || write.all(&write_in))));
         started.map_err(spawn_error)?;
@@ -202,6 +277,8 @@ impl Recorder {
             failure,
             roots,
             checkpoints,
+            spares,
+            written,
             last: None,
             pages_in_flight,
         })
@@ -223,8 +300,19 @@ impl Recorder {
         self.last = Some(taken.at);
         let pages = taken.dirty.len();
         self.flight.start(pages, self.pages_in_flight);
+        self.written.change(|state| state.handed += 1);
         self.send(Job::Take(taken))
             .inspect_err(|_| self.flight.end(pages))
+    }
+
+    /// Memory for the pages of the next snapshot.
+    pub fn spares(&self) -> &Spares {
+        &self.spares
+    }
+
+    /// The tree as of the last snapshot taken.
+    pub fn written(&self) -> &Written {
+        &self.written
     }
 
     /// Marks checkpoints as dropped: they're no longer listed. Their pages stay in the packs.
@@ -295,24 +383,27 @@ impl Drop for Recorder {
     }
 }
 
-fn pack_all(pack_in: &Receiver<ToPack>, level: i32) {
+fn pack_all(pack_in: &Receiver<ToPack>, level: i32, spares: &Spares) {
     let mut compressor = None;
     for (unpacked, out) in pack_in {
         // The receiver is gone only when the writer is, and then it was told.
         let _ = out.send(unpacked.pack(level, &mut compressor));
+        if let Group::Pages(pages) = unpacked.group {
+            spares.give(pages);
+        }
     }
 }
 
-/// The pages of `edits` named and hashed, sorted by key; each is shown to `visit`.
+/// The pages of `edits` named and hashed, sorted by key; each is handed to `visit`.
 fn name(
     mut edits: Vec<Edit>,
-    mut visit: impl FnMut(PageId, &Arc<PageRef>) -> Result<()>,
+    mut visit: impl FnMut(PageId, Arc<PageRef>) -> Result<()>,
 ) -> Result<Vec<Edit>> {
     edits.sort_by_key(|e| e.0);
     for (_, page) in &mut edits {
         if let Some(full) = page.take() {
             let id = full.id();
-            visit(id, &full)?;
+            visit(id, full)?;
             *page = PageRef::named(id);
         }
     }
@@ -327,6 +418,7 @@ struct Hash {
     level: i32,
     to_pack: Sender<ToPack>,
     to_write: Sender<ToWrite>,
+    spares: Spares,
     failure: Failure,
 }
 
@@ -344,7 +436,12 @@ impl Hash {
                     } else {
                         self.take(taken)
                     } {
-                        Ok((info, state)) => ToWrite::Checkpoint { info, state, pages },
+                        Ok((info, state)) => ToWrite::Checkpoint {
+                            info,
+                            state,
+                            tree: self.tree.clone(),
+                            pages,
+                        },
                         Err(error) => {
                             lock(&self.failure).get_or_insert(error);
                             ToWrite::Failed { pages }
@@ -368,7 +465,7 @@ impl Hash {
             log_position,
             keep,
         } = taken;
-        let (mut ids, mut pages) = (Vec::new(), Vec::new());
+        let (mut ids, mut pages, mut known) = (Vec::new(), Vec::new(), Vec::new());
         let edits = name(dirty, |id, page| {
             if self.store.is_new(&id) && !ids.contains(&id) {
                 let bytes = match (page.bytes(), &self.parent) {
@@ -381,9 +478,12 @@ impl Hash {
                 if ids.len() == self.group {
                     self.frame(std::mem::take(&mut ids), Group::Pages(std::mem::take(&mut pages)))?;
                 }
+            } else {
+                known.extend(PageRef::into_bytes(page));
             }
             Ok(())
         })?;
+        self.spares.give(known);
         if !ids.is_empty() {
             self.frame(ids, Group::Pages(pages))?;
         }
@@ -433,6 +533,7 @@ struct Write {
     roots: Sender<Rooted>,
     flight: Arc<Flight>,
     failure: Failure,
+    written: Ends,
 }
 
 impl Write {
@@ -447,6 +548,9 @@ impl Write {
             if let Err(error) = if failed { Ok(()) } else { self.one(message) } {
                 lock(&self.failure).get_or_insert(error);
             }
+            if lock(&self.failure).is_some() {
+                self.written.0.change(|state| state.ended = true);
+            }
             if let Some(pages) = pages {
                 self.flight.end(pages);
             }
@@ -457,13 +561,23 @@ impl Write {
         match message {
             ToWrite::Frame(number, packed) => {
                 let frame = packed.recv().map_err(|_| SnapshotError::Stopped)?;
+                self.written.0.change(|grown| grown.bytes += frame.len() as u64);
                 self.packs.append(number, &frame)
             }
-            ToWrite::Checkpoint { mut info, state, .. } => {
+            ToWrite::Checkpoint {
+                mut info,
+                state,
+                tree,
+                ..
+            } => {
                 self.packs.sync()?;
                 info.end = self.packs.end();
                 let rooted = (info.at, info.root);
                 self.checkpoints.append(info, &state)?;
+                self.written.0.change(|grown| {
+                    grown.written += 1;
+                    grown.tree = tree;
+                });
                 // Nobody may want the roots.
                 let _ = self.roots.send(rooted);
                 Ok(())
@@ -484,6 +598,7 @@ pub struct RootStream {
     roots: Receiver<Result<Rooted>>,
     thread: Option<JoinHandle<()>>,
     flight: Arc<Flight>,
+    spares: Spares,
     pages_in_flight: usize,
 }
 
@@ -494,11 +609,19 @@ impl RootStream {
         let (root_out, roots) = unbounded();
         let flight = Arc::<Flight>::default();
         let landed = Arc::clone(&flight);
+        let spares = Spares::default();
+        let used = spares.clone();
         let run = move || {
             let mut tree = tree;
             for (at, dirty, state) in feed_in {
                 let pages = dirty.len();
-                let extended = name(dirty, |_, _| Ok(())).and_then(|edits| tree.extend(&edits));
+                let mut done = Vec::new();
+                let named = name(dirty, |_, page| {
+                    done.extend(PageRef::into_bytes(page));
+                    Ok(())
+                });
+                used.give(done);
+                let extended = named.and_then(|edits| tree.extend(&edits));
                 let rooted = extended.map(|()| (at, whole_root(tree.root(), &state)));
                 let _ = root_out.send(rooted);
                 landed.end(pages);
@@ -514,8 +637,14 @@ impl RootStream {
             roots,
             thread,
             flight,
+            spares,
             pages_in_flight,
         })
+    }
+
+    /// Memory for the pages of the next feeding.
+    pub fn spares(&self) -> &Spares {
+        &self.spares
     }
 
     /// Hands over the pages written since the last one and the rest of the state. Waits only if too much is on the way.

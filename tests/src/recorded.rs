@@ -27,7 +27,7 @@ pub fn begin(subject: &Subject, dir: &Path, with: With, grid: Grid) -> Result<Hi
     let options = RecordOptions {
         grid,
         recorder: RecorderOptions::default(),
-        host_time: Box::new(move || watch.elapsed().as_nanos() as u64),
+        host_time: Box::new(move || watch.now()),
         origin: BTreeMap::from([("subject".into(), subject.name.clone())]),
         fsync: false,
     };

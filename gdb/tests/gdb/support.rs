@@ -14,7 +14,7 @@ use gdb::{Ended, Listener, Options, serve};
 use machine::board::Images;
 use machine::boot::{Bios, Boot, prepare};
 use machine::engine::{Engine, EngineKind};
-use machine::history::RecordOptions;
+use machine::history::{HostNow, RecordOptions};
 use machine::icount::{End, Icount, ScriptedDoor};
 use machine::snapshot::RecorderOptions;
 use machine::snapshot::grid::Grid;
@@ -109,7 +109,7 @@ impl Folder {
         let options = RecordOptions {
             grid: Grid::fixed(20),
             recorder: RecorderOptions::default(),
-            host_time: Box::new(|| 0),
+            host_time: Box::new(HostNow::default),
             origin: BTreeMap::new(),
             fsync: false,
         };

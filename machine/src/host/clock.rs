@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::history::HostNow;
+
 /// The host's date: seconds since 1970 (UTC). Becomes an input when it is put into a machine's
 /// configuration.
 #[must_use]
@@ -75,6 +77,16 @@ impl Stopwatch {
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.0.elapsed()
+    }
+
+    /// The host's clocks, for a recording.
+    #[must_use]
+    pub fn now(&self) -> HostNow {
+        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        HostNow {
+            wall: u64::try_from(self.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            cpu: (cpu.tv_sec as u64).saturating_mul(1_000_000_000) + cpu.tv_nsec as u64,
+        }
     }
 }
 

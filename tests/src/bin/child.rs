@@ -44,7 +44,7 @@ fn record(dir: &Path) -> Result<()> {
     let options = RecordOptions {
         grid: Grid::fixed(20),
         recorder: RecorderOptions::default(),
-        host_time: Box::new(move || watch.elapsed().as_nanos() as u64),
+        host_time: Box::new(move || watch.now()),
         origin: Default::default(),
         fsync: false,
     };
