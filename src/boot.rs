@@ -12,13 +12,13 @@ use clap::Args;
 use firmware::layout;
 use machine::board::Images;
 use machine::boot::{Bios, Boot, prepare};
-use machine::config::OnShutdown;
+use machine::config::{MacAddress, NetworkConfig, OnShutdown};
 use machine::disk::DriveConfig;
-use machine::host::{DriveImage, Drives, open_file};
+use machine::host::{DriveImage, Drives, NetworkEnd, open_file};
 use machine::{Config, MachineError};
 
 use crate::outcome::Usage;
-use crate::values::{self, Drive};
+use crate::values::{self, Drive, Net};
 
 /// The machine and what runs on it.
 #[derive(Args, Debug)]
@@ -51,6 +51,14 @@ pub struct MachineArguments {
     /// unless write-through is given. Up to 7 of them
     #[arg(long, value_name = "DRIVE", value_parser = values::drive)]
     drive: Vec<Drive>,
+    /// Network card: user[,hostfwd=tcp:[ADDRESS]:PORT-:PORT] has the host's network, through the program passt;
+    /// socket=PATH[,listen|,connect] a cable to another machine, or to QEMU's `-netdev stream`. mac=ADDRESS for another
+    /// address than 52:54:00:12:34:56 and the next ones. Up to 8 cards
+    #[arg(long, value_name = "NET", value_parser = values::net)]
+    net: Vec<Net>,
+    /// A second console, virtio's (Linux: console=hvc0). The terminal shows both, and types into the one that wrote last
+    #[arg(long)]
+    virtio_console: bool,
     /// CD-ROM image (pc)
     #[arg(long, value_name = "FILE")]
     cdrom: Option<PathBuf>,
@@ -92,6 +100,8 @@ pub struct Prepared {
     pub images: Images,
     /// Where the drives' blocks come from.
     pub drives: Arc<Drives>,
+    /// What the network cards are connected to.
+    pub ends: Vec<(NetworkEnd, MacAddress)>,
     /// What the user gave, for the manifest.
     pub origin: BTreeMap<String, String>,
 }
@@ -108,9 +118,20 @@ impl MachineArguments {
             let what = "there is nothing to start: give a --kernel, or a --bios that needs none";
             return Err(Usage(what.into()).into());
         }
-        let most = machine::board::most_drives(&self.machine)?;
-        if self.drive.len() + usize::from(self.cdrom.is_some()) > most {
-            let what = format!("{} drives; the machine has {} slots", self.drive.len(), most);
+        let most = machine::board::most_cards(&self.machine)?;
+        let drives = self.drive.len() + usize::from(self.cdrom.is_some());
+        let (nets, consoles) = (self.net.len(), usize::from(self.virtio_console));
+        if drives + nets + consoles > most {
+            let what = format!(
+                "{drives} drives, {nets} network cards, {consoles} virtio consoles; the machine has {most} slots"
+            );
+            return Err(Usage(what).into());
+        }
+        if nets > usize::from(icount::MAX_NETWORKS) {
+            let what = format!(
+                "{nets} network cards; at most {} are possible",
+                icount::MAX_NETWORKS
+            );
             return Err(Usage(what).into());
         }
         let mut images = Vec::new();
@@ -146,12 +167,21 @@ impl MachineArguments {
                 .unwrap_or_else(|| machine::host::date().saturating_mul(1_000_000_000)),
             ..Boot::default()
         };
+        let ends: Vec<(NetworkEnd, MacAddress)> = (0u8..)
+            .zip(&self.net)
+            .map(|(port, net)| {
+                let mac = net.mac.unwrap_or(MacAddress::of_port(port));
+                (net.end.clone(), mac)
+            })
+            .collect();
         let boot = Boot {
             cdrom: self.cdrom.as_ref().map(|_| self.drive.len() as u8),
             display_rom: self.display_rom()?,
             testdev: self.testdev,
             semihosting: self.semihosting,
             on_shutdown: self.on_triple_fault,
+            networks: ends.iter().map(|(_, mac)| NetworkConfig { mac: *mac }).collect(),
+            virtio_console: self.virtio_console,
             ..boot
         };
         let (config, ram) = prepare(&boot).map_err(|error| self.blame(&boot, error))?;
@@ -159,6 +189,7 @@ impl MachineArguments {
             config,
             images: ram,
             drives: Arc::new(Drives::new(images)),
+            ends,
             origin: self.origin(&boot),
         })
     }
@@ -182,6 +213,9 @@ impl MachineArguments {
         }
         for (number, drive) in self.drive.iter().enumerate() {
             origin.insert(format!("--drive {number}"), drive.file.display().to_string());
+        }
+        for (number, net) in self.net.iter().enumerate() {
+            origin.insert(format!("--net {number}"), net.text.clone());
         }
         if !self.append.is_empty() {
             origin.insert("--append".into(), self.append.clone());

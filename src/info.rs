@@ -108,6 +108,12 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
             format!("{number}: {} sectors of 512 bytes{mode}", drive.sectors),
         ));
     }
+    for (number, network) in config.networks.iter().enumerate() {
+        rows.push(("network card", format!("{number}: {}", network.mac)));
+    }
+    if config.virtio_console {
+        rows.push(("console", "virtio, besides the serial one".into()));
+    }
     for (option, value) in &manifest.origin {
         rows.push(("from", format!("{option} {value}")));
     }

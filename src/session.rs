@@ -12,7 +12,7 @@ use icount::{DoorError, End, Icount, Input};
 use machine::board;
 use machine::check::{Checked, Lead};
 use machine::host::{
-    ClockMode, Console, ConsoleScript, Control, DisplayView, Drives, HostError, Keyboard, LiveDoor,
+    ClockMode, Console, ConsoleScript, Control, DisplayView, Drives, HostError, Keyboard, LiveDoor, Network,
 };
 use machine::host::{Request, Signals, Stopwatch, keys, read_text, unknown_key};
 use machine::{FirstStep, History, Machine, MachineError, Stopped, Stops};
@@ -50,7 +50,7 @@ pub struct RunArguments {
     /// Run two machines side by side, one translating and one interpreting, and stop where they differ
     #[arg(long)]
     pub check: bool,
-    /// Idle time of the guest [default: real at a terminal, else warp]
+    /// Idle time of the guest [default: real at a terminal or with a network, else warp]
     #[arg(long, value_enum)]
     clock: Option<ClockArgument>,
     /// Show the guest's display, if it is in a text mode
@@ -119,7 +119,8 @@ const STRETCH: u64 = 1 << 24;
 pub struct Session {
     control: Control,
     keyboard: Option<Keyboard>,
-    clock: ClockMode,
+    clock: Option<ClockMode>,
+    terminal: bool,
     script: Option<ConsoleScript>,
     exit_on: Option<Text>,
     stop_after: Option<StopAfter>,
@@ -153,16 +154,16 @@ impl Session {
             .as_ref()
             .and_then(|keyboard| keyboard.terminal().cloned());
         let clock = match arguments.clock {
-            Some(ClockArgument::Warp) => ClockMode::Warp,
-            Some(ClockArgument::Real) => ClockMode::Real,
-            None if terminal => ClockMode::Real,
-            None => ClockMode::Warp,
+            Some(ClockArgument::Warp) => Some(ClockMode::Warp),
+            Some(ClockArgument::Real) => Some(ClockMode::Real),
+            None => None,
         };
         Ok(Self {
             _signals: Signals::catch(&control, on_terminal)?,
             control,
             keyboard,
             clock,
+            terminal,
             script,
             exit_on: arguments.exit_on.clone(),
             stop_after: arguments.stop_after,
@@ -185,9 +186,18 @@ impl Session {
             Console::stdout(Some(self.control.clone()))
         };
         self.drives = Arc::clone(&prepared.drives);
+        // Whoever answers a guest over a network does so in the host's time.
+        let clock = match self.clock {
+            Some(clock) => clock,
+            None if self.terminal || !prepared.ends.is_empty() => ClockMode::Real,
+            None => ClockMode::Warp,
+        };
         let mut door = LiveDoor::new(self.control.clone(), console)
             .drives(Arc::clone(&prepared.drives))
-            .clock(self.clock, prepared.config.ns_per_step);
+            .clock(clock, prepared.config.ns_per_step);
+        if !prepared.ends.is_empty() {
+            door = door.network(Network::open(&prepared.ends, &self.control)?);
+        }
         if let Some(view) = &self.view {
             door = door.view(view.clone());
         }
@@ -262,6 +272,10 @@ impl Session {
                 Ok(false)
             }
             Request::Monitor => self.monitor(live),
+            Request::Note(note) => {
+                say(note);
+                Ok(false)
+            }
             Request::Signal(signal) => {
                 say(&format!("signal {signal}: ending the run"));
                 Ok(true)
@@ -286,6 +300,7 @@ impl Session {
         loop {
             match self.control.next(Duration::from_secs(1)) {
                 None | Some(Request::Help) => {}
+                Some(Request::Note(note)) => say(&note),
                 Some(Request::Monitor) => return keyboard.leave_monitor().is_ok(),
                 Some(_) => return false,
             }
@@ -365,6 +380,7 @@ impl Session {
         while let Some(request) = self.control.take() {
             match request {
                 Request::Help => eprint!("{KEYS}"),
+                Request::Note(note) => say(&note),
                 Request::Monitor => {
                     say("the debugger leads this run: use gdb's monitor commands");
                     if self

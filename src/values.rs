@@ -1,10 +1,12 @@
-//! Values as people write them on the command line: sizes, numbers, dates, durations, drives.
+//! Values as people write them on the command line: sizes, numbers, dates, durations, drives, network cards.
 
-use std::num::NonZeroU64;
+use std::net::Ipv4Addr;
+use std::num::{NonZeroU16, NonZeroU64};
 use std::path::PathBuf;
 
 use icount::{Icount, VirtualTime};
-use machine::config::OnShutdown;
+use machine::config::{MacAddress, OnShutdown};
+use machine::host::{NetworkEnd, Role};
 
 use crate::outcome::Usage;
 
@@ -234,6 +236,80 @@ pub fn drive(text: &str) -> Result<Drive, String> {
     Ok(drive)
 }
 
+/// A network card and what it is connected to.
+#[derive(Clone, Debug)]
+pub struct Net {
+    pub end: NetworkEnd,
+    pub mac: Option<MacAddress>,
+    /// As the user wrote it.
+    pub text: String,
+}
+
+const NET: &str =
+    "write user[,hostfwd=tcp::2222-:22] or socket=PATH[,listen|,connect], with ,mac=ADDRESS if you like";
+
+pub fn net(text: &str) -> Result<Net, String> {
+    let mut parts = text.split(',');
+    let first = parts.next().unwrap_or_default();
+    let mut end = match first.strip_prefix("socket=") {
+        Some("") => return Err(format!("it names no socket; {NET}")),
+        Some(path) => NetworkEnd::Socket {
+            path: path.into(),
+            role: Role::Either,
+        },
+        None if first == "user" => NetworkEnd::User { forwards: Vec::new() },
+        None => return Err(format!("'{first}' is unknown; {NET}")),
+    };
+    let mut mac = None;
+    for part in parts {
+        match (&mut end, part) {
+            (NetworkEnd::Socket { role, .. }, "listen" | "connect") => {
+                if *role != Role::Either {
+                    return Err("listen and connect exclude each other".into());
+                }
+                *role = if part == "listen" {
+                    Role::Listen
+                } else {
+                    Role::Connect
+                };
+            }
+            (NetworkEnd::User { forwards }, _) if part.starts_with("hostfwd=") => {
+                forwards.push(forward(&part["hostfwd=".len()..])?);
+            }
+            (_, _) if part.starts_with("mac=") => mac = Some(part["mac=".len()..].parse()?),
+            _ => return Err(format!("'{part}' is unknown; {NET}")),
+        }
+    }
+    let text = text.into();
+    Ok(Net { end, mac, text })
+}
+
+/// A forwarded port as QEMU's users write it, `tcp:[ADDRESS]:PORT-[GUEST]:PORT`, as passt has it.
+fn forward(text: &str) -> Result<(char, String), String> {
+    let wrong = || format!("'{text}' is no forwarded port; write hostfwd=tcp:[ADDRESS]:2222-:22, or udp");
+    let (host, guest) = text.rsplit_once('-').ok_or_else(wrong)?;
+    let (protocol, host) = host.split_once(':').ok_or_else(wrong)?;
+    let protocol = match protocol {
+        "tcp" | "" => 't',
+        "udp" => 'u',
+        _ => return Err(wrong()),
+    };
+    let (address, from) = host.rsplit_once(':').ok_or_else(wrong)?;
+    let (guest, to) = guest.rsplit_once(':').ok_or_else(wrong)?;
+    if !matches!(guest, "" | "10.0.2.15") {
+        return Err(format!(
+            "the guest's address is 10.0.2.15, not '{guest}'; leave it out"
+        ));
+    }
+    let port = |text: &str| text.parse::<NonZeroU16>().map_err(|_| wrong());
+    let (from, to) = (port(from)?, port(to)?);
+    let address = match address {
+        "" => String::new(),
+        address => format!("{}/", address.parse::<Ipv4Addr>().map_err(|_| wrong())?),
+    };
+    Ok((protocol, format!("{address}{from}:{to}")))
+}
+
 /// Nanoseconds since 1970 of a date: `2025-06-01T12:00:00Z`, with an offset such as `+02:00`, a day alone, or
 /// seconds since 1970.
 pub fn date(text: &str) -> Result<u64, String> {
@@ -426,6 +502,48 @@ mod tests {
         ];
         for text in bad {
             assert!(date(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn nets() {
+        let parsed = net("socket=a b.sock,listen,mac=52:54:00:00:00:0a").unwrap();
+        assert_eq!(
+            parsed.end,
+            NetworkEnd::Socket {
+                path: "a b.sock".into(),
+                role: Role::Listen
+            }
+        );
+        assert_eq!(parsed.mac, Some(MacAddress([0x52, 0x54, 0, 0, 0, 10])));
+        let parsed = net("user,hostfwd=tcp::2222-:22,hostfwd=udp:127.0.0.1:53-10.0.2.15:5353").unwrap();
+        assert_eq!(
+            parsed.end,
+            NetworkEnd::User {
+                forwards: vec![('t', "2222:22".into()), ('u', "127.0.0.1/53:5353".into())]
+            }
+        );
+        for bad in [
+            "",
+            "tap",
+            "socket=",
+            "socket",
+            "socket=x,listen,connect",
+            "socket=x,hostfwd=tcp::1-:2",
+            "user,listen",
+            "user,hostfwd=",
+            "user,hostfwd=tcp::0-:22",
+            "user,hostfwd=tcp::1-:99999",
+            "user,hostfwd=tcp:all:1-:2",
+            "user,hostfwd=sctp::1-:2",
+            "user,hostfwd=tcp::1-10.0.2.16:2",
+            "user,mac=ff:ff:ff:ff:ff:ff",
+            "user,mac=00:00:00:00:00:00",
+            "user,mac=52:54:00:12:34",
+            "user,mac=52:54:00:12:34:5g",
+            "user,mac=+2:54:00:12:34:56",
+        ] {
+            assert!(net(bad).is_err(), "{bad}");
         }
     }
 

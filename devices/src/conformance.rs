@@ -105,7 +105,12 @@ fn started_net(cx: &mut Fake) -> Vec<Op> {
     ];
     ops.splice(enable..enable, second.map(set));
     ops.push(set((0x50, 1)));
-    ops.extend((0..4).map(|n| Op::Input(Input::Frame(vec![n; 30]))));
+    ops.extend((0..4).map(|n| {
+        Op::Input(Input::Frame {
+            port: 0,
+            data: vec![n; 30],
+        })
+    }));
     ops.push(Op::Advance(3000));
     ops
 }
@@ -539,7 +544,7 @@ fn op(registers: &'static [u64], size: u64) -> impl Strategy<Value = Op> {
         1 => (0u32..4).prop_map(Op::Hart),
         2 => prop_oneof![0u32..100, 0u32..24].prop_flat_map(|line| (Just(line), any::<bool>())).prop_map(|(line, level)| Op::Line(line, level)),
         1 => any::<u8>().prop_map(|byte| Op::Input(Input::Console(byte))),
-        1 => prop::collection::vec(any::<u8>(), 0..100).prop_map(|frame| Op::Input(Input::Frame(frame))),
+        1 => prop::collection::vec(any::<u8>(), 0..100).prop_map(|frame| Op::Input(Input::Frame { port: 0, data: frame })),
         1 => (prop_oneof![0u16..0x80, 0xe000u16..0xe080, any::<u16>()], any::<bool>())
             .prop_map(|(code, down)| Op::Input(Input::Key { code, down })),
     ]

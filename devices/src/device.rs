@@ -67,7 +67,12 @@ pub enum Input {
         down: bool,
     },
     /// An Ethernet frame without its checksum, at most 65,535 bytes.
-    Frame(Vec<u8>),
+    Frame {
+        /// The board's network port on which it arrives.
+        port: u8,
+        /// Its bytes.
+        data: Vec<u8>,
+    },
 }
 
 /// The kinds of [`Input`].
@@ -77,8 +82,8 @@ pub enum InputKind {
     Console,
     /// [`Input::Key`].
     Key,
-    /// [`Input::Frame`].
-    Frame,
+    /// [`Input::Frame`] on this port. A bus has several that take frames.
+    Frame(u8),
 }
 
 impl Input {
@@ -87,7 +92,7 @@ impl Input {
         match self {
             Input::Console(_) => InputKind::Console,
             Input::Key { .. } => InputKind::Key,
-            Input::Frame(_) => InputKind::Frame,
+            Input::Frame { port, .. } => InputKind::Frame(*port),
         }
     }
 }

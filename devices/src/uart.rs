@@ -369,7 +369,7 @@ impl Device for Uart {
             InputKind::Console => {
                 self.state.received.len() < self.state.depth() && !self.state.has(Mcr::LOOP)
             }
-            InputKind::Key | InputKind::Frame => false,
+            InputKind::Key | InputKind::Frame(_) => false,
         }
     }
 
@@ -379,7 +379,7 @@ impl Device for Uart {
                 self.state.receive(byte);
                 self.update_line(cx);
             }
-            Input::Console(_) | Input::Key { .. } | Input::Frame(_) => {}
+            Input::Console(_) | Input::Key { .. } | Input::Frame { .. } => {}
         }
     }
 

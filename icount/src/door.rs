@@ -6,6 +6,7 @@
 //! | call         | live (in `machine`)        | [`Recording`](crate::Recording)    | `Replaying`|
 //! |--------------|----------------------------|--------------------------------------|---------------------------------|
 //! | `effect`     | shows console bytes        | passes on, then logs                 | compares with the log           |
+//! | `send`       | to the network's other end | to the live door                   | nothing                         |
 //! | `input`      | polls the host             | asks the live door, logs, hands on   | the logged input, exactly there |
 //! | `idle`       | waits in host time or warps| asks the live door                   | the earlier of deadline and log |
 //! | `disk_block` | reads the image            | reads once, logs; then from the log  | from the log                    |
@@ -23,7 +24,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Display, Effect, Event, Icount, Input, LogError, VirtualTime};
+use crate::{Display, Effect, Event, Icount, Input, LogError, MAX_NETWORKS, VIRTIO_CONSOLE, VirtualTime};
 
 /// What the devices can take in at this boundary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,17 +34,20 @@ pub struct Ready {
     pub console: bool,
     /// The keyboard has room for a key.
     pub key: bool,
-    /// The network device of port 0 has a buffer for a frame.
-    pub frame: bool,
+    /// The virtio console, port [`VIRTIO_CONSOLE`], has a buffer for a byte.
+    pub virtio_console: bool,
+    /// Bit N: the network device of port N has a buffer for a frame.
+    pub frames: u8,
 }
 
 impl Ready {
     /// Whether there is room for this input; some need none.
     pub fn takes(&self, input: &Input) -> bool {
         match input {
-            Input::Console { port, .. } => *port != 0 || self.console,
+            Input::Console { port: 0, .. } => self.console,
+            Input::Console { port, .. } => *port != VIRTIO_CONSOLE || self.virtio_console,
             Input::Key { .. } => self.key,
-            Input::Frame { port, .. } => *port != 0 || self.frame,
+            Input::Frame { port, .. } => *port >= MAX_NETWORKS || self.frames >> port & 1 != 0,
             Input::DiskBlock { .. } | Input::Debugger(_) | Input::Reset => true,
         }
     }
@@ -200,6 +204,10 @@ pub trait Door {
     /// [`DoorError::Divergence`] when replaying; a log error as said above.
     fn effect(&mut self, at: Icount, time: VirtualTime, hart: u8, effect: &Effect) -> Result<(), DoorError>;
 
+    /// The content of the frame whose [`Effect::FrameOut`] was just told. Only a live door does something with it: the
+    /// frame goes out, or is lost where there is no peer; what comes back are inputs.
+    fn send(&mut self, port: u8, frame: &[u8]);
+
     /// The next input that is due at this boundary, if any; never [`Input::DiskBlock`]. Called
     /// repeatedly until `None`.
     ///
@@ -284,6 +292,10 @@ pub trait Door {
 impl<D: Door + ?Sized> Door for Box<D> {
     fn effect(&mut self, at: Icount, time: VirtualTime, hart: u8, effect: &Effect) -> Result<(), DoorError> {
         (**self).effect(at, time, hart, effect)
+    }
+
+    fn send(&mut self, port: u8, frame: &[u8]) {
+        (**self).send(port, frame);
     }
 
     fn input(&mut self, at: Icount, time: VirtualTime, ready: Ready) -> Result<Option<Input>, DoorError> {

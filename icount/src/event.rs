@@ -11,6 +11,12 @@ use crate::{Icount, Kind, VirtualTime};
 /// Bytes in a base disk block, the unit in which image content enters a run.
 pub const BLOCK_SIZE: usize = 4096;
 
+/// The console port of a virtio console. Ports 0 and 1 are serial ports, 2 is a debug port of the PC.
+pub const VIRTIO_CONSOLE: u8 = 3;
+
+/// The most network ports of a machine.
+pub const MAX_NETWORKS: u8 = 8;
+
 /// What reaches the guest from outside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Input {

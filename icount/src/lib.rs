@@ -29,7 +29,9 @@ mod scripted;
 
 pub use display::{Display, Glyph};
 pub use door::{Divergence, Door, DoorError, End, Idle, LogPosition, Ready};
-pub use event::{BLOCK_SIZE, Body, DebuggerWrite, Effect, Event, Input, digest};
+pub use event::{
+    BLOCK_SIZE, Body, DebuggerWrite, Effect, Event, Input, MAX_NETWORKS, VIRTIO_CONSOLE, digest,
+};
 pub use kind::{Kind, KindSet, UnknownKind};
 pub use log::{Events, LOG_VERSION, LogError, LogReader, LogWriter, LostEffects, Recovered};
 pub use position::{Clock, Icount, VirtualTime};

@@ -62,6 +62,10 @@ impl<L: Door> Door for Recording<L> {
         Ok(self.log.effect(at, time, hart, effect)?)
     }
 
+    fn send(&mut self, port: u8, frame: &[u8]) {
+        self.live.send(port, frame);
+    }
+
     fn input(&mut self, at: Icount, time: VirtualTime, ready: Ready) -> Result<Option<Input>, DoorError> {
         self.log.drain()?;
         if self.held.is_none() {
@@ -172,7 +176,8 @@ mod tests {
     const READY: Ready = Ready {
         console: true,
         key: true,
-        frame: true,
+        virtio_console: true,
+        frames: 1,
     };
 
     fn noise(n: u64) -> Effect {

@@ -125,6 +125,8 @@ impl Door for Replaying {
         Err(self.diverges(at, time, hart, Some(Event::effect(at, time, hart, *effect))))
     }
 
+    fn send(&mut self, _port: u8, _frame: &[u8]) {}
+
     fn input(&mut self, at: Icount, time: VirtualTime, _ready: Ready) -> Result<Option<Input>, DoorError> {
         self.check_passed(at, time)?;
         let Some(entry) = self.log.delivered(self.inputs) else {

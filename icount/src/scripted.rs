@@ -79,6 +79,8 @@ impl Door for ScriptedDoor {
         Ok(())
     }
 
+    fn send(&mut self, _port: u8, _frame: &[u8]) {}
+
     fn input(&mut self, at: Icount, time: VirtualTime, ready: Ready) -> Result<Option<Input>, DoorError> {
         let Some(&(due, byte)) = self.script.front() else {
             return Ok(None);

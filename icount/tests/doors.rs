@@ -423,7 +423,8 @@ fn an_effect_ahead_of_a_due_input_diverges() {
     let ready = Ready {
         console: true,
         key: true,
-        frame: true,
+        virtio_console: true,
+        frames: 1,
     };
     let (at, time) = (Icount(5), VirtualTime(5));
     assert_eq!(door.input(Icount(4), VirtualTime(4), ready).unwrap(), None);

@@ -29,7 +29,8 @@ fn record_for_ever(path: &Path) {
                 Ready {
                     console: true,
                     key: true,
-                    frame: true,
+                    virtio_console: true,
+                    frames: 1,
                 },
             )
             .unwrap()

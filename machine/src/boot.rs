@@ -20,7 +20,7 @@ use firmware::{
 };
 
 use crate::board::{Images, seed_bytes};
-use crate::config::{Config, HartStart, OnShutdown};
+use crate::config::{Config, HartStart, NetworkConfig, OnShutdown};
 use crate::disk::DriveConfig;
 use crate::error::MachineError;
 
@@ -75,6 +75,10 @@ pub struct Boot {
     pub testdev: bool,
     /// x86: what a triple fault does.
     pub on_shutdown: OnShutdown,
+    /// Network cards.
+    pub networks: Vec<NetworkConfig>,
+    /// A virtio console.
+    pub virtio_console: bool,
 }
 
 impl Default for Boot {
@@ -98,6 +102,8 @@ impl Default for Boot {
             display_rom: None,
             testdev: false,
             on_shutdown: OnShutdown::Reset,
+            networks: Vec::new(),
+            virtio_console: false,
         }
     }
 }
@@ -135,6 +141,8 @@ pub fn prepare(boot: &Boot) -> Result<(Config, Images), MachineError> {
         testdev: false,
         firmware_files: Vec::new(),
         on_shutdown: OnShutdown::Reset,
+        networks: boot.networks.clone(),
+        virtio_console: boot.virtio_console,
     };
     config.check()?;
     if boot.board == "pc" {

@@ -1,6 +1,8 @@
 //! What a machine is made from: the part of a recording's manifest that decides what the guest computes.
 
+use std::fmt;
 use std::num::NonZeroU64;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -123,6 +125,77 @@ pub struct Config {
     /// x86: files for the firmware.
     #[serde(default)]
     pub firmware_files: Vec<FirmwareFile>,
+    /// Network cards, in order. What is at the other end of the cable is none of the machine's configuration.
+    // Left out where there are none: the hash of an older recording's configuration stays what it was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<NetworkConfig>,
+    /// There is a virtio console.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub virtio_console: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands out references
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+/// A network card.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkConfig {
+    /// Its address.
+    pub mac: MacAddress,
+}
+
+/// An Ethernet address: of one card, not of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct MacAddress(pub [u8; 6]);
+
+impl MacAddress {
+    /// The address of network port `port` unless another is given: 52:54:00:12:34:56 and the next ones, as QEMU's users
+    /// know them.
+    pub const fn of_port(port: u8) -> Self {
+        Self([0x52, 0x54, 0, 0x12, 0x34, 0x56 + port])
+    }
+}
+
+impl fmt::Display for MacAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+impl From<MacAddress> for String {
+    fn from(mac: MacAddress) -> Self {
+        mac.to_string()
+    }
+}
+
+impl FromStr for MacAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let byte = |part: &str| {
+            let is_hex = part.len() == 2 && part.bytes().all(|digit| digit.is_ascii_hexdigit());
+            is_hex.then(|| u8::from_str_radix(part, 16).ok()).flatten()
+        };
+        let bytes: Option<Vec<u8>> = text.split(':').map(byte).collect();
+        let mac = bytes.and_then(|bytes| <[u8; 6]>::try_from(bytes).ok());
+        let mac = mac.ok_or_else(|| format!("'{text}' is no Ethernet address such as 52:54:00:12:34:56"))?;
+        if mac[0] & 1 != 0 || mac == [0; 6] {
+            return Err(format!("'{text}' is not the address of a single card"));
+        }
+        Ok(Self(mac))
+    }
+}
+
+impl TryFrom<String> for MacAddress {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
 }
 
 impl Config {
@@ -142,11 +215,18 @@ impl Config {
                 self.memory
             ));
         }
-        if self.drives.len() > board.drives {
+        let cards = self.drives.len() + self.networks.len() + usize::from(self.virtio_console);
+        if cards > board.cards {
             return wrong(format!(
-                "{} drives; at most {} are possible",
-                self.drives.len(),
-                board.drives
+                "{cards} drives, network cards and virtio consoles; {} has places for {}",
+                self.board, board.cards
+            ));
+        }
+        if self.networks.len() > usize::from(icount::MAX_NETWORKS) {
+            return wrong(format!(
+                "{} network cards; at most {} are possible",
+                self.networks.len(),
+                icount::MAX_NETWORKS
             ));
         }
         Ok(())

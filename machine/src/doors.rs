@@ -29,6 +29,9 @@ impl<D: Door> Door for Shared<D> {
     fn effect(&mut self, at: Icount, time: VirtualTime, hart: u8, effect: &Effect) -> Result<(), DoorError> {
         self.with(|d| d.effect(at, time, hart, effect))
     }
+    fn send(&mut self, port: u8, frame: &[u8]) {
+        self.with(|d| d.send(port, frame));
+    }
     fn input(&mut self, at: Icount, time: VirtualTime, ready: Ready) -> Result<Option<Input>, DoorError> {
         self.with(|d| d.input(at, time, ready))
     }
@@ -82,6 +85,7 @@ impl Door for Severed {
     fn effect(&mut self, _: Icount, _: VirtualTime, _: u8, _: &Effect) -> Result<(), DoorError> {
         Ok(())
     }
+    fn send(&mut self, _: u8, _: &[u8]) {}
     fn input(&mut self, _: Icount, _: VirtualTime, _: Ready) -> Result<Option<Input>, DoorError> {
         Ok(None)
     }

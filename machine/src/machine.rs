@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cpu::Cpu;
 use devices::{Input as DeviceInput, InputKind, Power};
-use icount::{Effect, End, Icount, Idle, Input, Ready, VirtualTime};
+use icount::{Effect, End, Icount, Idle, Input, Ready, VIRTIO_CONSOLE, VirtualTime};
 
 use crate::dispatch::{Came, execute};
 use crate::engine::Engine;
@@ -377,7 +377,10 @@ impl Machine {
             let ready = Ready {
                 console: self.accepts(wiring.consoles.first(), InputKind::Console),
                 key: self.accepts(wiring.keyboard.as_ref(), InputKind::Key),
-                frame: self.accepts(wiring.networks.first(), InputKind::Frame),
+                virtio_console: self.accepts(wiring.virtio_console.as_ref(), InputKind::Console),
+                frames: (0u8..).zip(&wiring.networks).fold(0, |ready, (port, device)| {
+                    ready | u8::from(self.accepts(Some(device), InputKind::Frame(port))) << port
+                }),
             };
             let (at, time) = (self.sys.at, self.sys.time());
             let Some(input) = self.sys.door.input(at, time, ready)? else {
@@ -392,7 +395,11 @@ impl Machine {
     pub(crate) fn deliver(&mut self, input: Input) {
         match input {
             Input::Console { port, byte } => {
-                let device = self.sys.wiring.consoles.get(usize::from(port)).copied();
+                let wiring = &self.sys.wiring;
+                let device = match port {
+                    VIRTIO_CONSOLE => wiring.virtio_console,
+                    _ => wiring.consoles.get(usize::from(port)).copied(),
+                };
                 self.hand_over(device, &DeviceInput::Console(byte));
             }
             Input::Key { code, down } => {
@@ -400,7 +407,7 @@ impl Machine {
             }
             Input::Frame { port, data } => {
                 let device = self.sys.wiring.networks.get(usize::from(port)).copied();
-                self.hand_over(device, &DeviceInput::Frame(data));
+                self.hand_over(device, &DeviceInput::Frame { port, data });
             }
             Input::DiskBlock { drive, block, data } => {
                 if let Ok(bytes) = data.as_slice().try_into() {

@@ -340,6 +340,7 @@ impl devices::Context for System {
             len: u16::try_from(frame.len()).unwrap_or(u16::MAX),
             digest: icount::digest(frame),
         });
+        self.door.send(port, frame);
     }
 
     fn dma_read(&mut self, addr: u64, buf: &mut [u8]) -> Result<(), DmaError> {

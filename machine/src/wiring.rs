@@ -2,6 +2,8 @@
 
 use devices::HartPin;
 
+use crate::board::Role;
+
 /// Addresses (or ports) behind which registers of a device stand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
@@ -49,6 +51,8 @@ pub(crate) struct Wiring {
     pub pin: fn(HartPin) -> u32,
     /// The device of each console port.
     pub consoles: Vec<usize>,
+    /// The device of console port [`icount::VIRTIO_CONSOLE`].
+    pub virtio_console: Option<usize>,
     /// The device that takes keys.
     pub keyboard: Option<usize>,
     /// The device that has a screen.
@@ -56,4 +60,15 @@ pub(crate) struct Wiring {
     /// The device of each network port.
     pub networks: Vec<usize>,
     pub local: Option<Local>,
+}
+
+impl Wiring {
+    /// Connects a card to what is outside; network ports are numbered as they are connected.
+    pub fn connect(&mut self, role: Role, device: usize) {
+        match role {
+            Role::Network => self.networks.push(device),
+            Role::Console => self.virtio_console = Some(device),
+            Role::Other => {}
+        }
+    }
 }

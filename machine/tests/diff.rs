@@ -46,6 +46,8 @@ fn config(harts: u8, schedule_seed: Option<u64>) -> Config {
         cdrom: None,
         testdev: false,
         firmware_files: Vec::new(),
+        networks: Vec::new(),
+        virtio_console: false,
         on_shutdown: machine::config::OnShutdown::Reset,
     }
 }
@@ -460,6 +462,9 @@ struct Altered(Box<dyn Door + Send>, Arc<OnceLock<Arc<AtomicBool>>>);
 impl Door for Altered {
     fn effect(&mut self, at: Icount, time: VirtualTime, hart: u8, effect: &Effect) -> Result<(), DoorError> {
         self.0.effect(at, time, hart, effect)
+    }
+    fn send(&mut self, port: u8, frame: &[u8]) {
+        self.0.send(port, frame);
     }
     fn input(&mut self, at: Icount, time: VirtualTime, ready: Ready) -> Result<Option<Input>, DoorError> {
         Ok(self.0.input(at, time, ready)?.map(|input| match input {

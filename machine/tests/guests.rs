@@ -19,6 +19,7 @@ impl Door for Quiet {
         }
         Ok(())
     }
+    fn send(&mut self, _: u8, _: &[u8]) {}
     fn input(&mut self, _: Icount, _: VirtualTime, _: Ready) -> Result<Option<Input>, DoorError> {
         Ok(None)
     }
@@ -83,6 +84,8 @@ fn start(entry: u64, image: Vec<u8>, harts: u8, tohost: Option<u64>) -> (Machine
         cdrom: None,
         testdev: false,
         firmware_files: Vec::new(),
+        networks: Vec::new(),
+        virtio_console: false,
         on_shutdown: machine::config::OnShutdown::Reset,
     };
     let images = vec![(entry, image)];

@@ -38,6 +38,8 @@ fn config(guest: &firmware::Guest, harts: u8, schedule_seed: Option<u64>) -> Con
         cdrom: None,
         testdev: false,
         firmware_files: Vec::new(),
+        networks: Vec::new(),
+        virtio_console: false,
         on_shutdown: machine::config::OnShutdown::Reset,
     }
 }

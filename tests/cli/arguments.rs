@@ -1,6 +1,6 @@
 //! What is refused, and how: one line that names the culprit, the exit code, and nothing left behind.
 
-use crate::support::{ECHO, Place};
+use crate::support::{ECHO, Place, Ran, WAIT};
 
 #[test]
 fn help_and_version() {
@@ -64,6 +64,61 @@ fn mistakes_on_the_command_line() {
     place
         .run(&["log", "r", "--kind", "irk"])
         .refuses(2, &["irk", "irq"]);
+}
+
+#[test]
+fn networks_that_are_none() {
+    let place = Place::new();
+    place.code("wait", &WAIT);
+    place.file("file", "x");
+    let with = |arguments: &[&str]| place.run(&[&["run", "--kernel", "wait"], arguments].concat());
+    with(&["--net", "tap"]).refuses(2, &["'tap'", "socket=PATH"]);
+    with(&["--net", "user,hostfwd=tcp:22"]).refuses(2, &["tcp:22", "2222-:22"]);
+    with(&["--net", "socket=x,mac=01:00:00:00:00:00"]).refuses(2, &["01:00:00:00:00:00"]);
+    with(&["--net", "socket=file"]).refuses(1, &["file", "no socket"]);
+    with(&["--net", "socket=x,connect"]).refuses(1, &["x", "nobody listens there"]);
+    with(&["--net", "socket=no/where"]).refuses(1, &["no/where"]);
+    with(&[["--net", "socket=x"]; 8].concat()).refuses(2, &["8 network cards", "7 slots"]);
+    // Without a program of that name in reach.
+    let arguments = ["run", "--kernel", "wait", "--net", "user"];
+    Ran::of(
+        "no passt".into(),
+        place.tickback(&arguments).env("PATH", "/nowhere"),
+    )
+    .refuses(1, &["passt", "not installed", "apt install passt"]);
+}
+
+#[test]
+fn a_recording_remembers_its_network_cards() {
+    let place = Place::new();
+    place.code("stop", &ECHO);
+    let arguments = [
+        "record",
+        "-o",
+        "r",
+        "-m",
+        "8M",
+        "--bios",
+        "none",
+        "--kernel",
+        "stop",
+        "--stop-after",
+        "1000",
+    ];
+    let cards = [
+        "--net",
+        "socket=a",
+        "--net",
+        "socket=b,mac=02:00:00:00:00:01",
+        "--virtio-console",
+    ];
+    place.run(&[&arguments[..], &cards].concat()).exits(0);
+    assert!(!place.path("a").exists() && !place.path("b").exists());
+    place
+        .run(&["info", "r"])
+        .exits(0)
+        .says(&["0: 52:54:00:12:34:56", "1: 02:00:00:00:00:01", "virtio"]);
+    place.run(&["replay", "r"]).exits(0).says(&["all equal"]);
 }
 
 #[test]

@@ -58,6 +58,8 @@ impl Subject {
             cdrom: None,
             testdev: false,
             firmware_files: Vec::new(),
+            networks: Vec::new(),
+            virtio_console: false,
             on_shutdown: machine::config::OnShutdown::Reset,
         };
         let symbol = |name: &&str| guest.symbol(name);

@@ -178,7 +178,7 @@ mod tests {
             let a = receive.add(&mut cx, &[Part::Write(DATA, 16)]);
             let b = receive.add(&mut cx, &[Part::Write(DATA + 16, 0), Part::Write(DATA + 17, 3)]);
             notify_queue(device, &mut cx, RECEIVE);
-            assert!(!device.accepts(InputKind::Frame));
+            assert!(!device.accepts(InputKind::Frame(0)));
             assert_eq!(receive.used(&cx), []);
             cx.take();
             assert!(typed(device, &mut cx, b'a'));

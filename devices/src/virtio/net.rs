@@ -163,16 +163,19 @@ impl VirtioDevice for Net {
 
     fn accepts(&self, queues: &Queues, kind: InputKind) -> bool {
         let ready = queues.size(RECEIVE).is_some() && self.state.receiver.room().is_some();
-        kind == InputKind::Frame && ready
+        kind == InputKind::Frame(self.port) && ready
     }
 
     fn input(&mut self, cx: &mut dyn Context, queues: &mut Queues, input: &Input) {
-        let Input::Frame(frame) = input else {
+        let Input::Frame { port, data } = input else {
             return;
         };
+        if *port != self.port {
+            return;
+        }
         let mut bytes = vec![0; HEADER_SIZE as usize];
         bytes[NUM_BUFFERS] = 1;
-        bytes.extend(frame);
+        bytes.extend(data);
         let receiver = &mut self.state.receiver;
         if receiver.room().is_some_and(|room| room >= bytes.len() as u64) {
             receiver.put(cx, queues, RECEIVE, &bytes);
@@ -233,8 +236,8 @@ mod tests {
     }
 
     fn arrives(device: &mut dyn Device, cx: &mut Fake, frame: Vec<u8>) -> bool {
-        let room = device.accepts(InputKind::Frame);
-        device.input(cx, &Input::Frame(frame));
+        let room = device.accepts(InputKind::Frame(2));
+        device.input(cx, &Input::Frame { port: 2, data: frame });
         room
     }
 
@@ -353,7 +356,7 @@ mod tests {
                 arrives(device, &mut cx, frame(60));
                 settle(device, &mut cx);
                 assert_eq!(device.read(&mut cx, 0x70, 4), 0x4f, "{part:?}");
-                assert!(!device.accepts(InputKind::Frame));
+                assert!(!device.accepts(InputKind::Frame(2)));
                 assert_eq!(sent(&mut cx), [] as [Vec<u8>; 0]);
             }
         }

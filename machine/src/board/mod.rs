@@ -11,7 +11,8 @@ mod riscv_virt;
 
 use cpu::{Cpu, Layout};
 use devices::Device;
-use icount::{Clock, Door, Icount};
+use devices::virtio::{Blk, Console, Net, VirtioDevice};
+use icount::{Clock, Door, Icount, VIRTIO_CONSOLE};
 
 use crate::config::{Config, HartStart};
 use crate::disk::Disks;
@@ -35,8 +36,8 @@ pub type Images = Vec<(u64, Vec<u8>)>;
 pub(crate) struct Board {
     /// Its name.
     pub name: &'static str,
-    /// The most drives.
-    pub drives: usize,
+    /// The most drives, network cards and virtio consoles together.
+    pub cards: usize,
     /// Whether it has a display.
     pub display: bool,
     /// Memory, given its size.
@@ -70,6 +71,7 @@ impl Devices {
                 messages: Vec::new(),
                 pin,
                 consoles: Vec::new(),
+                virtio_console: None,
                 keyboard: None,
                 display: None,
                 networks: Vec::new(),
@@ -97,6 +99,37 @@ impl Devices {
     }
 }
 
+/// What a virtio card is to the world outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The next network port.
+    Network,
+    /// The virtio console.
+    Console,
+    /// Nothing that takes inputs.
+    Other,
+}
+
+/// The virtio devices that the configuration asks for, in the order of a board's places for them: drives (but for the
+/// CD-ROM's), network cards, console. What is added goes behind, so that those before keep their places.
+fn cards(config: &Config) -> Vec<(Role, Box<dyn VirtioDevice>)> {
+    let mut cards: Vec<(Role, Box<dyn VirtioDevice>)> = Vec::new();
+    for (number, drive) in (0u8..).zip(&config.drives) {
+        if config.cdrom != Some(number) {
+            let serial = format!("tickback{number}");
+            let blk = Blk::new(number, drive.sectors, drive.read_only, &serial);
+            cards.push((Role::Other, Box::new(blk)));
+        }
+    }
+    for (port, network) in (0u8..).zip(&config.networks) {
+        cards.push((Role::Network, Box::new(Net::new(port, network.mac.0))));
+    }
+    if config.virtio_console {
+        cards.push((Role::Console, Box::new(Console::new(VIRTIO_CONSOLE))));
+    }
+    cards
+}
+
 /// All boards.
 const BOARDS: [Board; 2] = [riscv_virt::BOARD, pc::BOARD];
 
@@ -109,12 +142,12 @@ pub(crate) fn named(name: &str) -> Result<Board, MachineError> {
     })
 }
 
-/// The most drives that a board takes.
+/// The most drives, network cards and virtio consoles together that a board takes.
 ///
 /// # Errors
 /// There is no such board.
-pub fn most_drives(board: &str) -> Result<usize, MachineError> {
-    Ok(named(board)?.drives)
+pub fn most_cards(board: &str) -> Result<usize, MachineError> {
+    Ok(named(board)?.cards)
 }
 
 /// Whether a board has a display.

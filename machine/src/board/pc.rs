@@ -4,7 +4,8 @@
 //! RAM at 0xc0000 to 0xfffff is always RAM (the host bridge's PAM registers are state without effect), and what is
 //! above the BIOS's size in the last 4 MiB below 4 GiB reads as zero.
 //!
-//! Drives are virtio block devices on PCI (`/dev/vda` of Linux); a CD-ROM drive is an ATAPI device on the second IDE
+//! Drives are virtio block devices on PCI (`/dev/vda` of Linux), behind them come network cards and the virtio console;
+//! a CD-ROM drive is an ATAPI device on the second IDE
 //! channel.
 
 use cpu::Cpu;
@@ -14,12 +15,12 @@ use cpu::x86_64::hart::{
 
 use devices::pc::{Cmos, FwCfg, I8042, Interrupts, Pit, Pm, TestDev, Vga};
 use devices::pc::{cmos, fw_cfg, i8042, interrupts, pit, pm, testdev, vga};
-use devices::virtio::{Blk, PciTransport, Rng};
+use devices::virtio::{PciTransport, Rng, VirtioDevice};
 use devices::{HartPin, Ide, Pci, Uart, ide, pci};
 use firmware::x86::fw_cfg::{BiosConfig, bios_items};
 use firmware::x86::layout;
 
-use super::{Board, Devices, seed_bytes};
+use super::{Board, Devices, Role, seed_bytes};
 use crate::config::{Config, StartMode};
 use crate::ram::Region;
 use crate::wiring::{Local, Window};
@@ -27,7 +28,7 @@ use crate::wiring::{Local, Window};
 pub(super) const BOARD: Board = Board {
     name: "pc",
     // Cards of the PCI bus, but for the entropy source.
-    drives: pci::MAX_CARDS - 1,
+    cards: pci::MAX_CARDS - 1,
     display: true,
     regions,
     devices,
@@ -280,18 +281,12 @@ fn configuration(config: &Config) -> Told {
 
 /// PCI last: it has what nobody else claims.
 fn bus(board: &mut Devices, config: &Config) {
-    let mut cards: Vec<Box<dyn pci::Function>> = Vec::new();
-    for (index, drive) in config.drives.iter().enumerate() {
-        if config.cdrom == Some(index as u8) {
-            continue;
-        }
-        let serial = format!("tickback{index}");
-        let blk = Blk::new(index as u8, drive.sectors, drive.read_only, &serial);
-        cards.push(Box::new(PciTransport::new(Box::new(blk))));
-    }
-    let entropy = Rng::new(seed_bytes(config.seed));
-    cards.push(Box::new(PciTransport::new(Box::new(entropy))));
-    let bus = board.add(Box::new(Pci::new(cards)));
+    let (roles, cards): (Vec<Role>, Vec<Box<dyn VirtioDevice>>) = super::cards(config).into_iter().unzip();
+    let entropy: Box<dyn VirtioDevice> = Box::new(Rng::new(seed_bytes(config.seed)));
+    let cards = cards.into_iter().chain([entropy]);
+    let cards = cards.map(|card| Box::new(PciTransport::new(card)) as Box<dyn pci::Function>);
+    let bus = board.add(Box::new(Pci::new(cards.collect())));
+    roles.into_iter().for_each(|role| board.wiring.connect(role, bus));
     ports(
         board,
         bus,

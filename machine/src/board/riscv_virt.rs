@@ -3,18 +3,18 @@
 use cpu::Cpu;
 use cpu::riscv64::hart::{Hart, HartConfig};
 use cpu::riscv64::slots;
-use devices::virtio::{Blk, EmptySlot, Mmio, Rng};
+use devices::virtio::{EmptySlot, Mmio, Rng};
 use devices::{Clint, Device, Finisher, HartPin, Plic, Rtc, Uart};
 use firmware::layout;
 
-use super::{Board, Devices, seed_bytes};
+use super::{Board, Devices, Role, cards, seed_bytes};
 use crate::config::{Config, HartStart};
 use crate::ram::Region;
 
 pub(super) const BOARD: Board = Board {
     name: "riscv-virt",
     // One virtio slot is the entropy source's.
-    drives: layout::VIRTIO_COUNT as usize - 1,
+    cards: layout::VIRTIO_COUNT as usize - 1,
     display: false,
     regions: |config| vec![Region::ram(layout::RAM, config.memory)],
     devices,
@@ -47,25 +47,20 @@ fn devices(config: &Config) -> Devices {
     let uart = Uart::new(layout::UART_IRQ, 0);
     let uart = board.add_at(layout::UART, layout::UART_SIZE, Box::new(uart));
     board.wiring.consoles.push(uart);
+    let mut cards = cards(config).into_iter();
     for slot in 0..layout::VIRTIO_COUNT {
         let base = layout::VIRTIO + u64::from(slot) * layout::VIRTIO_STRIDE;
         let line = layout::VIRTIO_IRQ + slot;
-        let device: Box<dyn Device> = match config.drives.get(slot as usize) {
-            Some(drive) => {
-                let blk = Blk::new(
-                    slot as u8,
-                    drive.sectors,
-                    drive.read_only,
-                    &format!("tickback{slot}"),
-                );
-                Box::new(Mmio::new(line, Box::new(blk)))
-            }
+        let (role, device): (_, Box<dyn Device>) = match cards.next() {
+            Some((role, card)) => (role, Box::new(Mmio::new(line, card))),
             None if slot + 1 == layout::VIRTIO_COUNT => {
-                Box::new(Mmio::new(line, Box::new(Rng::new(seed_bytes(config.seed)))))
+                let entropy = Box::new(Rng::new(seed_bytes(config.seed)));
+                (Role::Other, Box::new(Mmio::new(line, entropy)))
             }
-            None => Box::new(EmptySlot),
+            None => (Role::Other, Box::new(EmptySlot)),
         };
-        board.add_at(base, layout::VIRTIO_STRIDE, device);
+        let device = board.add_at(base, layout::VIRTIO_STRIDE, device);
+        board.wiring.connect(role, device);
     }
     board
 }

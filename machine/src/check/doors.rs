@@ -116,6 +116,10 @@ impl<D: Door> Door for Leading<D> {
         Ok(())
     }
 
+    fn send(&mut self, port: u8, frame: &[u8]) {
+        self.door.send(port, frame);
+    }
+
     fn input(&mut self, at: Icount, time: VirtualTime, ready: Ready) -> Result<Option<Input>, DoorError> {
         let input = self.door.input(at, time, ready)?;
         if let Some(input) = &input {
@@ -220,6 +224,8 @@ impl Door for Following {
             }
         })
     }
+
+    fn send(&mut self, _port: u8, _frame: &[u8]) {}
 
     fn input(&mut self, at: Icount, time: VirtualTime, _: Ready) -> Result<Option<Input>, DoorError> {
         self.0.with(|q| {

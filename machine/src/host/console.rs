@@ -9,7 +9,10 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use icount::{Display, Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, Ready, VirtualTime};
+use icount::{
+    Display, Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, Ready, VIRTIO_CONSOLE,
+    VirtualTime,
+};
 
 use super::control::{Control, Request};
 
@@ -18,7 +21,7 @@ const ENOUGH: usize = 4096;
 /// So long bytes wait for others while the guest runs.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// A sink for the bytes of serial port 0.
+/// A sink for the bytes of serial port 0 and the virtio console.
 pub struct Console {
     sink: Box<dyn Write + Send>,
     control: Option<Control>,
@@ -154,10 +157,18 @@ impl<D: Door> Shown<D> {
 impl<D: Door> Door for Shown<D> {
     fn effect(&mut self, at: Icount, time: VirtualTime, hart: u8, effect: &Effect) -> Result<(), DoorError> {
         self.inner.effect(at, time, hart, effect)?;
-        if let Effect::ConsoleOut { port: 0, byte } = effect {
+        if let Effect::ConsoleOut {
+            port: 0 | VIRTIO_CONSOLE,
+            byte,
+        } = effect
+        {
             self.console.put(*byte);
         }
         Ok(())
+    }
+
+    fn send(&mut self, port: u8, frame: &[u8]) {
+        self.inner.send(port, frame);
     }
 
     fn input(&mut self, at: Icount, time: VirtualTime, ready: Ready) -> Result<Option<Input>, DoorError> {

@@ -5,7 +5,7 @@
 //! back soon, and whoever called it looks with [`Control::take`].
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,8 @@ pub enum Request {
     TimeUp,
     /// Standard output was closed by its reader: end the run.
     OutputClosed,
+    /// Nothing is asked: the user should hear this.
+    Note(String),
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +66,10 @@ struct Shared {
     typed: AtomicBool,
     /// Whether `keys` holds any.
     pressed: AtomicBool,
+    /// Bit N: a frame waits for network port N.
+    frames: AtomicU8,
+    /// Bit N: frames can come to network port N.
+    links: AtomicU8,
 }
 
 /// A handle; clones share everything.
@@ -141,7 +147,8 @@ impl Control {
     /// Whether something asked, and not taken yet, ends the run.
     #[must_use]
     pub fn is_ending(&self) -> bool {
-        let ends = |request: &Request| !matches!(request, Request::Help | Request::Monitor);
+        let ends =
+            |request: &Request| !matches!(request, Request::Help | Request::Monitor | Request::Note(_));
         self.state().requests.iter().any(ends)
     }
 
@@ -274,23 +281,55 @@ impl Control {
         stroke
     }
 
-    /// Whether a byte can still reach a guest whose UART has room (`room`) or has none.
-    pub(crate) fn can_come(&self, room: bool) -> bool {
+    /// Whether frames wait for a network port, and whether some can come to it.
+    pub(crate) fn set_network(&self, port: u8, waits: bool, comes: bool) {
+        let set = |bits: &AtomicU8, on: bool| {
+            let bit = 1 << port;
+            let before = if on {
+                bits.fetch_or(bit, Ordering::AcqRel)
+            } else {
+                bits.fetch_and(!bit, Ordering::AcqRel)
+            };
+            (before & bit != 0) != on
+        };
+        let state = self.state();
+        // Both must be set.
+        if set(&self.0.frames, waits) | set(&self.0.links, comes) {
+            self.0.changed.notify_all();
+        }
+        drop(state);
+    }
+
+    /// The network ports for which frames wait.
+    pub(crate) fn frames(&self) -> u8 {
+        self.0.frames.load(Ordering::Acquire)
+    }
+
+    /// Whether a byte can still reach a guest whose console has room (`room`) or has none, or a frame one of its network
+    /// ports that have a buffer (`frames`).
+    pub(crate) fn can_come(&self, room: bool, frames: u8) -> bool {
+        let networks = self.0.frames.load(Ordering::Acquire) | self.0.links.load(Ordering::Acquire);
+        if networks & frames != 0 {
+            return true;
+        }
         let state = self.state();
         // Without room a byte can't come, but a user may still ask something of tickback.
         (room && !state.bytes.is_empty()) || (state.open && (room || state.terminal))
     }
 
-    /// Waits in host time: for `limit`, for a request or a flag, for the input's end, and, if `bytes`, for a byte.
-    /// `true` if it waited for all of `limit`.
-    pub(crate) fn wait(&self, limit: Option<Duration>, bytes: bool) -> bool {
+    /// Waits in host time: for `limit`, for a request or a flag, for the input's end, if `bytes` for a byte, and for a
+    /// frame or the end of a link at the network ports `frames`. `true` if it waited for all of `limit`.
+    pub(crate) fn wait(&self, limit: Option<Duration>, bytes: bool, frames: u8) -> bool {
         let start = Instant::now();
         let mut state = self.state();
         let open = state.open;
+        let links = self.0.links.load(Ordering::Acquire);
         loop {
             let flagged = state.flags.iter().any(|(flag, _)| flag.load(Ordering::Relaxed));
             let typed = bytes && !state.bytes.is_empty() || !state.keys.is_empty();
-            if flagged || typed || !state.requests.is_empty() || state.open != open {
+            let linked = self.0.links.load(Ordering::Acquire) != links;
+            let arrived = self.frames() & frames != 0 || linked;
+            if flagged || typed || arrived || !state.requests.is_empty() || state.open != open {
                 return false;
             }
             let slice = match limit {
@@ -317,7 +356,7 @@ mod tests {
         control.attach(Arc::clone(&flag));
         let asker = control.clone();
         let thread = std::thread::spawn(move || asker.request(Request::Quit));
-        assert!(!control.wait(Some(Duration::from_secs(20)), true));
+        assert!(!control.wait(Some(Duration::from_secs(20)), true, 0));
         thread.join().unwrap();
         assert!(flag.load(Ordering::Relaxed));
         assert_eq!((control.take(), control.take()), (Some(Request::Quit), None));
@@ -332,7 +371,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(10));
             flag.store(true, Ordering::Relaxed);
         });
-        assert!(!control.wait(Some(Duration::from_secs(20)), true));
+        assert!(!control.wait(Some(Duration::from_secs(20)), true, 0));
         thread.join().unwrap();
     }
 
@@ -352,14 +391,14 @@ mod tests {
     fn the_end_of_input_ends_a_wait_and_a_line() {
         let control = Control::new();
         control.open_input(false);
-        assert!(control.can_come(true));
+        assert!(control.can_come(true, 0));
         let closer = control.clone();
         let thread = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(10));
             closer.close_input();
         });
-        assert!(!control.wait(None, true));
-        assert!(!control.can_come(true));
+        assert!(!control.wait(None, true, 0));
+        assert!(!control.can_come(true, 0));
         control.enter_monitor();
         assert_eq!(control.line(), None);
         thread.join().unwrap();

@@ -1,6 +1,7 @@
 //! The live door: the world outside as the machine sees it.
 //!
-//! How a byte comes in: a script's first (it says exactly when), then what was typed. How idle time passes:
+//! How a byte comes in: a script's first (it says exactly when), then what was typed; frames come last. The terminal is
+//! the serial console and the virtio console: it shows both, and what is typed goes to the one that wrote last. How idle time passes:
 //!
 //! | clock | a deadline is left              | none is left, input can come | none can come |
 //! |-------|---------------------------------|------------------------------|---------------|
@@ -13,7 +14,10 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use icount::{Display, Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, Ready, VirtualTime};
+use icount::{
+    Display, Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, Ready, VIRTIO_CONSOLE,
+    VirtualTime,
+};
 
 use super::clock::Tick;
 use super::console::Console;
@@ -21,6 +25,7 @@ use super::control::{Control, Request};
 use super::display::{self, DisplayView};
 use super::drive::Drives;
 use super::matcher::Matcher;
+use super::network::Network;
 use super::script::{ConsoleScript, Typed};
 
 /// How virtual time passes while every hart waits.
@@ -39,6 +44,9 @@ const LONGEST_WAIT: Duration = Duration::from_millis(500);
 /// The most by which a wait that took too long shortens the ones after it.
 const LONGEST_DEBT: Duration = Duration::from_millis(20);
 
+/// The most frames handed out at one boundary.
+const MOST_FRAMES: u32 = 1024;
+
 /// The live door. Made by [`new`](Self::new) and the methods that return `Self`; hand it to a machine, or to
 /// [`icount::Recording`] first.
 #[derive(Debug)]
@@ -46,6 +54,11 @@ pub struct LiveDoor {
     control: Control,
     console: Console,
     drives: Arc<Drives>,
+    network: Option<Network>,
+    /// Frames handed out at this boundary.
+    frames: u32,
+    /// The console port that the guest wrote to last, to which what is typed goes.
+    port: u8,
     clock: ClockMode,
     ns_per_step: NonZeroU64,
     script: Option<ConsoleScript>,
@@ -74,6 +87,9 @@ impl LiveDoor {
             control,
             console,
             drives: Arc::default(),
+            network: None,
+            frames: 0,
+            port: 0,
             clock: ClockMode::Warp,
             ns_per_step: NonZeroU64::MIN,
             script: None,
@@ -100,6 +116,13 @@ impl LiveDoor {
     #[must_use]
     pub fn drives(mut self, drives: Arc<Drives>) -> Self {
         self.drives = drives;
+        self
+    }
+
+    /// With the other ends of network cables.
+    #[must_use]
+    pub fn network(mut self, network: Network) -> Self {
+        self.network = Some(network);
         self
     }
 
@@ -154,9 +177,24 @@ impl LiveDoor {
     fn hand_out(&mut self, typed: Typed) -> Input {
         self.position.inputs += 1;
         match typed {
-            Typed::Byte(byte) => Input::Console { port: 0, byte },
+            Typed::Byte(byte) => Input::Console {
+                port: self.port,
+                byte,
+            },
             Typed::Key((code, down)) => Input::Key { code, down },
         }
+    }
+
+    /// The next frame from outside. A driver that hands out more buffers than its ring has can't keep the machine here.
+    fn frame(&mut self, ready: Ready) -> Option<Input> {
+        let network = self.network.as_mut()?;
+        if ready.frames == 0 || self.frames >= MOST_FRAMES {
+            return None;
+        }
+        let (port, data) = network.frame(ready.frames)?;
+        self.frames += 1;
+        self.position.inputs += 1;
+        Some(Input::Frame { port, data })
     }
 }
 
@@ -169,9 +207,14 @@ impl Door for LiveDoor {
         effect: &Effect,
     ) -> Result<(), DoorError> {
         self.position.effects += 1;
-        let Effect::ConsoleOut { port: 0, byte } = *effect else {
+        let Effect::ConsoleOut {
+            port: port @ (0 | VIRTIO_CONSOLE),
+            byte,
+        } = *effect
+        else {
             return Ok(());
         };
+        self.port = port;
         self.console.put(byte);
         if self.exit_on.as_mut().is_some_and(|matcher| matcher.feed(byte)) {
             self.control.request(Request::TextSeen);
@@ -182,9 +225,27 @@ impl Door for LiveDoor {
         Ok(())
     }
 
+    fn send(&mut self, port: u8, frame: &[u8]) {
+        if let Some(network) = &mut self.network {
+            network.send(port, frame);
+        }
+    }
+
     fn input(&mut self, at: Icount, time: VirtualTime, ready: Ready) -> Result<Option<Input>, DoorError> {
         self.console.poll()?;
+        // Whoever types doesn't care which console it is.
+        let ready = Ready {
+            console: if self.port == VIRTIO_CONSOLE {
+                ready.virtio_console
+            } else {
+                ready.console
+            },
+            ..ready
+        };
         self.ready = ready;
+        if self.asked != (at, time) {
+            self.frames = 0;
+        }
         self.asked = (at, time);
         self.is_time_up(time);
         let scripted = self
@@ -205,7 +266,10 @@ impl Door for LiveDoor {
                 byte.or_else(|| ready.key.then(|| self.control.key()).flatten().map(Typed::Key))
             }
         };
-        Ok(typed.map(|typed| self.hand_out(typed)))
+        Ok(match typed {
+            Some(typed) => Some(self.hand_out(typed)),
+            None => self.frame(ready),
+        })
     }
 
     fn wants_display(&self, _: Icount, time: VirtualTime) -> bool {
@@ -256,7 +320,9 @@ impl Door for LiveDoor {
                 return Ok(Idle::Until(until.max(now)));
             }
             Some(until) => Some(Duration::from_nanos(until.since(now))),
-            None if !self.control.can_come(self.ready.console) => return Ok(Idle::Forever),
+            None if !self.control.can_come(self.ready.console, self.ready.frames) => {
+                return Ok(Idle::Forever);
+            }
             None => None,
         };
         let start = Instant::now();
@@ -267,7 +333,8 @@ impl Door for LiveDoor {
         } else {
             LONGEST_WAIT
         };
-        let whole = self.control.wait(Some(asked.min(longest)), self.ready.console) && asked <= longest;
+        let (console, frames) = (self.ready.console, self.ready.frames);
+        let whole = self.control.wait(Some(asked.min(longest)), console, frames) && asked <= longest;
         let elapsed = start.elapsed();
         self.debt = Duration::ZERO;
         if self.look.due() {
@@ -333,7 +400,8 @@ mod tests {
     const READY: Ready = Ready {
         console: true,
         key: true,
-        frame: true,
+        virtio_console: true,
+        frames: 1,
     };
 
     fn door(control: &Control) -> (LiveDoor, Sink) {

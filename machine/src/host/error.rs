@@ -36,6 +36,14 @@ pub enum HostError {
         /// Which line, and why.
         source: ScriptError,
     },
+    /// A helper program can't help.
+    #[error("{program}: {why}")]
+    Helper {
+        /// Its name.
+        program: &'static str,
+        /// Why, and what to do.
+        why: String,
+    },
     /// The system has no more of something (threads, signal handlers, descriptors).
     #[error("can't {action}")]
     System {

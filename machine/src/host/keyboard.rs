@@ -233,7 +233,7 @@ mod tests {
             if bytes.len() >= count {
                 break;
             }
-            control.wait(Some(Duration::from_millis(50)), true);
+            control.wait(Some(Duration::from_millis(50)), true, 0);
         }
         bytes
     }
@@ -243,7 +243,7 @@ mod tests {
             if let Some(request) = control.take() {
                 return request;
             }
-            control.wait(Some(Duration::from_millis(50)), false);
+            control.wait(Some(Duration::from_millis(50)), false, 0);
         }
         panic!("nothing was asked");
     }
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(typed(&control, expected.len()), expected);
         thread.join().unwrap();
         for _ in 0..2000 {
-            if !control.can_come(true) {
+            if !control.can_come(true, 0) {
                 return;
             }
             thread::sleep(Duration::from_millis(10));
@@ -273,7 +273,7 @@ mod tests {
         let control = Control::new();
         let (reader, writer) = io::pipe().unwrap();
         drop(Keyboard::of(reader.into(), &control).unwrap());
-        assert!(!control.can_come(true));
+        assert!(!control.can_come(true, 0));
         drop(writer);
     }
 

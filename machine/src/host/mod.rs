@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   keyboard ─ thread ─▶ Control ──▶ LiveDoor ──▶ (Recording) ──▶ machine
+//!   network  ─ threads ▶    │      (and frames out) ◀────────────────┤
 //!   signals  ─ thread ─▶    │                                        │
 //!                           ▼ requests                               ▼ console bytes
 //!                     the command line ◀──────────────────────── Console ─▶ stdout
@@ -24,6 +25,8 @@ mod error;
 mod file;
 mod keyboard;
 mod matcher;
+mod network;
+mod passt;
 mod script;
 mod signals;
 mod terminal;
@@ -39,6 +42,7 @@ pub use drive::{DriveImage, Drives};
 pub use error::HostError;
 pub use file::{open_file, read_text};
 pub use keyboard::Keyboard;
+pub use network::{Network, NetworkEnd, Role};
 pub use script::{ConsoleScript, ScriptError, unescape, unknown_key};
 pub use signals::Signals;
 pub use terminal::Terminal;

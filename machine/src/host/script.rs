@@ -343,7 +343,8 @@ mod tests {
     const READY: Ready = Ready {
         console: true,
         key: true,
-        frame: true,
+        virtio_console: true,
+        frames: 1,
     };
 
     #[test]

@@ -77,7 +77,7 @@ mod tests {
                 assert_eq!(request, Request::Signal(SIGHUP));
                 return;
             }
-            control.wait(Some(Duration::from_millis(50)), false);
+            control.wait(Some(Duration::from_millis(50)), false, 0);
         }
         panic!("the signal was lost");
     }

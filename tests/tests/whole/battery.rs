@@ -14,7 +14,10 @@ const RECORDS: u64 = 0x10_0000;
 const RECORD: u64 = 160;
 
 fn subject() -> Subject {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../cpu/src/x86_64/battery/battery.bin");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../cpu/src/x86_64/battery/battery.bin"
+    );
     let mut image = std::fs::read(path).unwrap();
     image.resize(0x1_0000, 0xcc);
     // At the reset vector a jump to its beginning.

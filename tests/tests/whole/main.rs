@@ -8,5 +8,6 @@ mod battery;
 mod debian;
 mod determinism;
 mod killed;
+mod network;
 mod semihosting;
 mod symbols;

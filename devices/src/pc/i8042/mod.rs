@@ -343,7 +343,7 @@ impl Device for I8042 {
     fn accepts(&self, kind: InputKind) -> bool {
         match kind {
             InputKind::Key => self.state.keyboard.has_room(),
-            InputKind::Console | InputKind::Frame => false,
+            InputKind::Console | InputKind::Frame(_) => false,
         }
     }
 
@@ -353,7 +353,7 @@ impl Device for I8042 {
                 self.state.keyboard.key(code, down);
                 self.update(cx);
             }
-            Input::Key { .. } | Input::Console(_) | Input::Frame(_) => {}
+            Input::Key { .. } | Input::Console(_) | Input::Frame { .. } => {}
         }
     }
 
