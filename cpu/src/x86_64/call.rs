@@ -128,7 +128,7 @@ impl Hart {
             helper::RDTSC => done(self.rdtsc(cx, more == 1)),
             helper::RDPMC => done(self.rdpmc()),
             helper::CPUID => {
-                self.cpuid_instruction();
+                self.cpuid_instruction(cx);
                 Ok(0)
             }
             helper::INVPCID => done(self.invpcid(cx, a, b)),

@@ -7,7 +7,9 @@
 
 use super::bits::*;
 use super::hart::Hart;
+use super::msr::APIC_BASE;
 use super::slots;
+use crate::Context;
 
 /// Family, model and stepping: 6, 0x2c, 1.
 pub const SIGNATURE: u64 = 0x206c1;
@@ -59,6 +61,11 @@ const FEATURES_7_EDX: u32 = bits(&[26, 29]);
 const FEATURES_7_2_EDX: u32 = bits(&[4]);
 /// Leaf 0x80000001 EDX: syscall nx pdpe1gb rdtscp lm.
 const FEATURES_EXT_EDX: u32 = bits(&[11, 20, 26, 27, 29]);
+
+/// Leaf 1, EDX: there is a local APIC.
+const EDX_APIC: u32 = 1 << 9;
+/// IA32_APIC_BASE: the local APIC is enabled.
+const APIC_ENABLED: u64 = 1 << 11;
 
 impl Hart {
     /// What `leaf` and `subleaf` yield.
@@ -143,9 +150,14 @@ impl Hart {
     }
 
     /// `cpuid`: eax, ebx, ecx, edx, whole registers.
-    pub(super) fn cpuid_instruction(&mut self) {
+    pub(super) fn cpuid_instruction(&mut self, cx: &mut dyn Context) {
         let r = &self.regs;
-        let leaf = self.cpuid(r[slots::RAX] as u32, r[slots::RCX] as u32);
+        let number = r[slots::RAX] as u32;
+        let mut leaf = self.cpuid(number, r[slots::RCX] as u32);
+        // A local APIC that IA32_APIC_BASE switches off isn't reported (SDM 3A 11.4.3).
+        if number == 1 && cx.local_read(APIC_BASE).is_some_and(|base| base & APIC_ENABLED == 0) {
+            leaf[3] &= !EDX_APIC;
+        }
         let registers = [slots::RAX, slots::RBX, slots::RCX, slots::RDX];
         for (slot, value) in registers.into_iter().zip(leaf) {
             self.regs[slot] = value.into();

@@ -9,7 +9,7 @@ use super::trap::{self, GP};
 use crate::{Context, Trap};
 
 const TSC_DEADLINE: u32 = 0x6e0;
-const APIC_BASE: u32 = 0x1b;
+pub(super) const APIC_BASE: u32 = 0x1b;
 
 /// IA32_ARCH_CAPABILITIES: RDCL_NO, IBRS_ALL, SKIP_L1DFL_VMENTRY, SSB_NO, MDS_NO, PSCHANGE_MC_NO, TAA_NO, SBDR_SSDP_NO,
 /// FBSDP_NO, PSDP_NO, BHI_NO, PBRSB_NO, GDS_NO, RFDS_NO, ITS_NO.

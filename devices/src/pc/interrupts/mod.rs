@@ -408,6 +408,8 @@ impl Device for Interrupts {
                 let value = local.read(now, hart, (offset / 16) as u32) >> (offset % 16 * 8);
                 value & (u64::MAX >> (64 - 8 * u32::from(size)))
             }
+            // Nobody answers where a local APIC is that is switched off, or whose registers are MSRs.
+            (..IO_APIC, _) if !local.xapic() => u64::MAX >> (64 - 8 * u32::from(size.clamp(1, 8))),
             (IO_APIC..IO_APIC_END, 4) => self.state.io_apic.read(offset - IO_APIC).into(),
             (X2APIC..X2APIC_END, 8) if offset.is_multiple_of(8) => {
                 let register = ((offset - X2APIC) / 8) as u32;
