@@ -6,7 +6,7 @@
 
 use crate::ir::{
     Block, Op, Size, Slot, Target, Terminal, TrapValue, Val, Vector, eval_bin, eval_cmp, eval_fbin,
-    eval_fclass, eval_fcmp, eval_ffma, eval_ffromint, eval_ftoint, eval_fun, eval_un, eval_vbin,
+    eval_fclass, eval_fcmp, eval_ffma, eval_ffromint, eval_forder, eval_ftoint, eval_fun, eval_un, eval_vbin,
     eval_vconvert, eval_vextract, eval_vfbin, eval_vfcmp, eval_vfsqrt, eval_vimm, eval_vimm2, eval_vinsert,
     eval_vmask, eval_vselect, eval_vun,
 };
@@ -252,6 +252,11 @@ fn step<E: Env + ?Sized>(
             value(b),
             &mut env.regs()[layout.fp_env],
         ) as u64,
+        Op::FOrder(signalling, fmt, a, b) => {
+            let fp_env = &mut env.regs()[layout.fp_env];
+            eval_forder(layout.float, signalling, fmt, value(a), value(b), fp_env)
+        }
+        Op::FJoin32(a, b) => value(a) & !0xffff_ffff | value(b) & 0xffff_ffff,
         Op::FClass(fmt, v) => eval_fclass(fmt, value(v)),
         Op::FToInt(fmt, int, rm, v) => eval_ftoint(
             layout.float,
@@ -288,6 +293,7 @@ fn step<E: Env + ?Sized>(
         Op::GetV(_)
         | Op::LoadV { .. }
         | Op::VPair(..)
+        | Op::VFromF(_)
         | Op::VBin(..)
         | Op::VUn(..)
         | Op::VImm(..)
@@ -324,6 +330,7 @@ fn vector_step<E: Env + ?Sized>(
             return load_vector(env, here, value(addr).wrapping_add(offset as i64 as u64));
         }
         Op::VPair(low, high) => [value(low), value(high)],
+        Op::VFromF(v) => [value(v), 0],
         Op::VBin(op, a, b) => eval_vbin(op, vector(a), vector(b)),
         Op::VUn(op, v) => eval_vun(op, vector(v)),
         Op::VImm(op, v, imm) => eval_vimm(op, vector(v), imm),

@@ -463,6 +463,11 @@ impl Asm {
         self.ins(0, false, 0x0f90 | cc as u32, 0, dst.into(), true);
     }
 
+    /// lahf, and what it says to all of rax: SF, ZF, AF, PF and CF at bits 7, 6, 4, 2 and 0.
+    pub fn flags_to_rax(&mut self) {
+        self.buf.extend_from_slice(&[0x9f, 0x0f, 0xb6, 0xc4]);
+    }
+
     pub fn cmov(&mut self, w: bool, cc: Cc, dst: Reg, src: Rm) {
         self.ins(0, w, 0x0f40 | cc as u32, dst.0, src, false);
     }

@@ -279,6 +279,23 @@ pub fn eval_fcmp(rules: FloatRules, cond: FCond, fmt: Fmt, a: u64, b: u64, fp_en
     })
 }
 
+/// How two numbers compare, as [`super::Op::FOrder`] says it; raises flags in `fp_env`.
+pub fn eval_forder(rules: FloatRules, signalling: bool, fmt: Fmt, a: u64, b: u64, fp_env: &mut u64) -> u64 {
+    let unordered = if signalling {
+        FCond::UnorderedSignal
+    } else {
+        FCond::Unordered
+    };
+    let mut holds = |cond| eval_fcmp(rules, cond, fmt, a, b, fp_env);
+    if holds(unordered) {
+        0x45
+    } else if holds(FCond::Eq) {
+        0x40
+    } else {
+        u64::from(holds(FCond::LtQuiet))
+    }
+}
+
 /// The ten-bit class mask.
 pub fn eval_fclass(fmt: Fmt, v: u64) -> u64 {
     u64::from(match fmt {

@@ -32,8 +32,8 @@ mod print;
 mod vector;
 
 pub use eval::{
-    eval_bin, eval_cmp, eval_fbin, eval_fclass, eval_fcmp, eval_ffma, eval_ffromint, eval_ftoint, eval_fun,
-    eval_rmw, eval_un, rounding,
+    eval_bin, eval_cmp, eval_fbin, eval_fclass, eval_fcmp, eval_ffma, eval_ffromint, eval_forder,
+    eval_ftoint, eval_fun, eval_rmw, eval_un, rounding,
 };
 pub use eval_vector::{
     eval_vbin, eval_vconvert, eval_vextract, eval_vfbin, eval_vfcmp, eval_vfsqrt, eval_vimm, eval_vimm2,
@@ -397,7 +397,7 @@ pub enum Op {
     GetF(Slot),
     /// Stores an F value into a slot.
     SetF(Slot, Val),
-    /// F: loads from `addr + offset`; F32 yields its 32 bits with the high half unspecified; can trap.
+    /// F: loads from `addr + offset`; above the 32 bits of F32 are zeros; can trap.
     LoadF {
         /// Format.
         fmt: Fmt,
@@ -440,6 +440,11 @@ pub enum Op {
     },
     /// I: 0 or 1.
     FCmp(FCond, Fmt, Val, Val),
+    /// I: how two F values compare, quiet unless `bool` says signalling: 1 if the first is less, 0x40 if they are equal, 0x45 if
+    /// they are unordered, 0 if it is greater. Raises flags.
+    FOrder(bool, Fmt, Val, Val),
+    /// F from F, F: the low 32 bits of the second, the others of the first.
+    FJoin32(Val, Val),
     /// I: the class of an F value as a ten-bit mask (RISC-V fclass).
     FClass(Fmt, Val),
     /// I from F: saturating conversion; NaN yields the greatest value; out of range raises only INVALID.
@@ -470,6 +475,8 @@ pub enum Op {
     },
     /// V from I, I: low and high quadword.
     VPair(Val, Val),
+    /// V from F: the low quadword; the high one is 0.
+    VFromF(Val),
     /// F from V: the low quadword.
     VToF(Val),
     /// V from V, V.

@@ -34,6 +34,7 @@ impl Op {
             | Op::Rmw { .. }
             | Op::ToBits(..)
             | Op::FCmp(..)
+            | Op::FOrder(..)
             | Op::FClass(..)
             | Op::FToInt(..)
             | Op::Pure { .. }
@@ -47,11 +48,13 @@ impl Op {
             | Op::FBin(..)
             | Op::FUn(..)
             | Op::FFma { .. }
+            | Op::FJoin32(..)
             | Op::VToF(_)
             | Op::FFromInt(..) => Some(Class::F),
             Op::GetV(_)
             | Op::LoadV { .. }
             | Op::VPair(..)
+            | Op::VFromF(_)
             | Op::VBin(..)
             | Op::VUn(..)
             | Op::VImm(..)
@@ -101,6 +104,7 @@ impl Op {
             }
             Op::Set(_, v) | Op::Un(_, v) | Op::FromBits(v) | Op::FFromInt(_, _, _, v) => f(v, Class::I),
             Op::SetF(_, v)
+            | Op::VFromF(v)
             | Op::ToBits(_, v)
             | Op::FUn(_, _, _, v)
             | Op::FClass(_, v)
@@ -132,7 +136,7 @@ impl Op {
                 f(addr, Class::I);
                 f(value, Class::V);
             }
-            Op::FBin(_, _, _, a, b) | Op::FCmp(_, _, a, b) => {
+            Op::FBin(_, _, _, a, b) | Op::FCmp(_, _, a, b) | Op::FOrder(_, _, a, b) | Op::FJoin32(a, b) => {
                 f(a, Class::F);
                 f(b, Class::F);
             }

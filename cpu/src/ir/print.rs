@@ -110,6 +110,14 @@ impl fmt::Display for Op {
                 write!(f, "ffma.{fmt:?}.{rm:?} {p}({a} * {b}) {s} {c}")
             }
             Op::FCmp(c, fmt, a, b) => write!(f, "fcmp.{c:?}.{fmt:?} {a}, {b}"),
+            Op::FOrder(signalling, fmt, a, b) => {
+                write!(
+                    f,
+                    "forder{}.{fmt:?} {a}, {b}",
+                    if *signalling { ".s" } else { "" }
+                )
+            }
+            Op::FJoin32(a, b) => write!(f, "fjoin32 {a}, {b}"),
             Op::FClass(fmt, v) => write!(f, "fclass.{fmt:?} {v}"),
             Op::FToInt(fmt, int, rm, v) => write!(f, "ftoint.{fmt:?}.{int:?}.{rm:?} {v}"),
             Op::FFromInt(fmt, int, rm, v) => write!(f, "ffromint.{fmt:?}.{int:?}.{rm:?} {v}"),
@@ -118,6 +126,7 @@ impl fmt::Display for Op {
             Op::LoadV { addr, offset } => write!(f, "loadv [{addr}{}]", Offset(*offset)),
             Op::StoreV { addr, offset, value } => write!(f, "storev [{addr}{}], {value}", Offset(*offset)),
             Op::VPair(a, b) => write!(f, "vpair {a}, {b}"),
+            Op::VFromF(v) => write!(f, "vfromf {v}"),
             Op::VToF(v) => write!(f, "vtof {v}"),
             Op::VBin(op, a, b) => write!(f, "v{op:?} {a}, {b}"),
             Op::VUn(op, v) => write!(f, "v{op:?} {v}"),

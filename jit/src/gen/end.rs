@@ -71,8 +71,16 @@ impl Generator {
         if self.constant(cond) == Some(0) {
             return;
         }
-        let r = self.reg(cond);
-        self.a().test(true, r, r);
+        match self.bits_tested(self.at) {
+            Some((v, mask)) => {
+                let r = self.reg(v);
+                self.a().test_imm8(r, mask);
+            }
+            None => {
+                let r = self.reg(cond);
+                self.a().test(true, r, r);
+            }
+        }
         let trap = self.jcc(Cc::Ne);
         let (rest, offset) = (self.rest(), block.insns[self.insn].offset);
         self.aside(&[trap], |g| {

@@ -19,7 +19,7 @@ use cpu::softfloat::Round;
 
 use super::alloc::Operand;
 use super::{Ends, Generator, Jump, Label};
-use crate::asm::{Alu, Cc, Mem, RSP, Reg, Rm, Xmm};
+use crate::asm::{Alu, Cc, Mem, RAX, RSP, Reg, Rm, Xmm};
 use crate::plan::NONE;
 use crate::run::Soft;
 use crate::thunks::constant;
@@ -40,6 +40,8 @@ const SQRT: u8 = 0x51;
 const CONVERT: u8 = 0x5a;
 const MIN: u8 = 0x5d;
 const MAX: u8 = 0x5f;
+/// Between registers: the low element of the second operand with the rest of the first.
+const MOVE: u8 = 0x10;
 /// Comparisons.
 const QUIET: u8 = 0x2e;
 const SIGNALLING: u8 = 0x2f;
@@ -78,6 +80,23 @@ impl Generator {
                 }
             }
             Op::FCmp(cond, fmt, a, b) => self.fcmp(cond, fmt, a.0, b.0),
+            Op::FOrder(signalling, fmt, a, b) => {
+                // The host's flags are the result, in ah.
+                let x = self.xmm(a.0);
+                let y = self.float_operand(fmt, b.0);
+                self.temp_at(RAX);
+                let opcode = if signalling { SIGNALLING } else { QUIET };
+                self.a().fcompare(fmt == Fmt::F64, opcode, x, y);
+                self.a().flags_to_rax();
+                self.a().alu_imm(false, Alu::And, RAX.into(), 0x45);
+                self.define(RAX);
+            }
+            Op::FJoin32(a, b) => {
+                let (x, y) = (self.xmm(a.0), self.xmm(b.0));
+                let dst = self.temp_xmm();
+                self.a().farith(false, MOVE, dst, x, y.into());
+                self.define_xmm(dst);
+            }
             Op::FClass(fmt, v) => self.soft(Soft::Class(fmt), &[v.0], Class::I),
             Op::FToInt(fmt, int, rm, v) => self.ftoint(fmt, int, rm, v.0),
             Op::FFromInt(fmt, int, rm, v) => self.ffromint(fmt, int, rm, v.0),

@@ -13,7 +13,7 @@ mod memory;
 mod vector;
 
 use cpu::Layout;
-use cpu::ir::{Block, Class, Op, Slot, Terminal, Val};
+use cpu::ir::{Bin, Block, Class, Op, Slot, Terminal, Val, Width};
 
 use crate::asm::{Alu, Asm, Cc, R15, Reg};
 use crate::gen_regs::HOMES;
@@ -241,6 +241,12 @@ impl Generator {
         self.last.clear();
         self.last.extend_from_slice(&self.uses.last);
         self.last.extend(self.plan.groups.iter().map(|g| g.last + 1));
+        for at in 1..self.ops.len() {
+            if let Some((v, _)) = self.bits_tested(at) {
+                let last = &mut self.last[usize::from(v)];
+                *last = (*last).max(at as u16 + 1);
+            }
+        }
     }
 
     /// The part being written.
@@ -369,6 +375,22 @@ impl Generator {
         Desc::new(block.insns[self.insn].offset, self.rest(), kind, size)
     }
 
+    /// If op `at` is a trap for which the one before it does nothing but choose bits of a value: that value and the bits. The
+    /// two are one host instruction.
+    fn bits_tested(&self, at: usize) -> Option<(u16, u8)> {
+        let Op::TrapIf { cond, .. } = *self.ops.get(at)? else {
+            return None;
+        };
+        let Op::Bin(Bin::And, Width::W64, v, mask) = self.ops[usize::from(cond.0)] else {
+            return None;
+        };
+        let Op::Const(mask) = self.ops[usize::from(mask.0)] else {
+            return None;
+        };
+        let alone = usize::from(cond.0) + 1 == at && self.uses.count[at - 1] == 1;
+        (alone && (1..0x100).contains(&mask)).then_some((v.0, mask as u8))
+    }
+
     /// Whether a value is of class F.
     fn is_float(&self, v: u16) -> bool {
         self.ops
@@ -409,7 +431,7 @@ impl Generator {
     fn op(&mut self, block: &Block, at: usize) {
         self.at = at;
         let op = self.ops[at];
-        if self.uses.count[at] == 0 && passes::is_pure(&op) {
+        if self.uses.count[at] == 0 && passes::is_pure(&op) || self.bits_tested(at + 1).is_some() {
             return;
         }
         match op {
@@ -455,11 +477,14 @@ impl Generator {
             | Op::FUn(..)
             | Op::FFma { .. }
             | Op::FCmp(..)
+            | Op::FOrder(..)
+            | Op::FJoin32(..)
             | Op::FClass(..)
             | Op::FToInt(..)
             | Op::FFromInt(..) => self.float(op),
             Op::VPair(..)
             | Op::VToF(_)
+            | Op::VFromF(_)
             | Op::VBin(..)
             | Op::VUn(..)
             | Op::VImm(..)

@@ -138,6 +138,21 @@ impl Generator {
     pub(super) fn vector(&mut self, op: Op) {
         match op {
             Op::VPair(low, high) => self.vpair(low.0, high.0),
+            Op::VFromF(v) => {
+                let src = match (self.place(v.0).xmm, self.memory(v.0), self.in_reg(v.0)) {
+                    (NONE, Some(m), _) => m.into(),
+                    (NONE, None, Some(r)) => {
+                        self.pin(r);
+                        let dst = self.temp_xmm();
+                        self.a().vmovq(dst, r.into());
+                        return self.define_xmm(dst);
+                    }
+                    _ => self.xmm(v.0).into(),
+                };
+                let dst = self.temp_xmm();
+                self.a().vector(MOVQ, dst, NO, src);
+                self.define_xmm(dst);
+            }
             Op::VToF(v) => {
                 let x = self.xmm(v.0);
                 let dst = if self.needed(v.0) { self.temp_xmm() } else { x };

@@ -34,6 +34,12 @@ pub(crate) fn fold(ops: &mut [Op], terminal: &mut [Option<Val>; 2], names: &mut 
                 }
                 None
             }
+            Op::VToF(v) => {
+                if let Op::VFromF(low) = ops[usize::from(v.0)] {
+                    name = low;
+                }
+                None
+            }
             // A vector taken apart and put together.
             Op::VPair(low, high) => {
                 let part = |half: Val, wanted: u8| match ops[usize::from(half.0)] {

@@ -80,6 +80,7 @@ pub(crate) fn map_operands(op: &mut Op, mut f: impl FnMut(Val) -> Val) {
         Op::Const(_) | Op::Page(_) | Op::Get(_) | Op::GetF(_) | Op::GetV(_) => {}
         Op::SetV(_, v)
         | Op::VToF(v)
+        | Op::VFromF(v)
         | Op::VUn(_, v)
         | Op::VImm(_, v, _)
         | Op::VExtract(_, _, v)
@@ -115,6 +116,8 @@ pub(crate) fn map_operands(op: &mut Op, mut f: impl FnMut(Val) -> Val) {
         | Op::Cmp(_, _, a, b)
         | Op::FBin(_, _, _, a, b)
         | Op::FCmp(_, _, a, b)
+        | Op::FOrder(_, _, a, b)
+        | Op::FJoin32(a, b)
         | Op::Store {
             addr: a, value: b, ..
         }
@@ -148,6 +151,8 @@ pub(crate) fn is_pure(op: &Op) -> bool {
         | Op::GetV(_)
         | Op::VPair(..)
         | Op::VToF(_)
+        | Op::VFromF(_)
+        | Op::FJoin32(..)
         | Op::VBin(..)
         | Op::VUn(..)
         | Op::VImm(..)
@@ -172,6 +177,7 @@ pub(crate) fn is_pure(op: &Op) -> bool {
         | Op::FUn(FUn::Sqrt | FUn::Convert, ..)
         | Op::FFma { .. }
         | Op::FCmp(..)
+        | Op::FOrder(..)
         | Op::FToInt(..)
         | Op::FFromInt(..) => false,
         Op::Set(..)

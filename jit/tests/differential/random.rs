@@ -193,7 +193,7 @@ impl Builder<'_> {
     }
 
     /// A value of binary64.
-    fn float(&mut self) -> Val {
+    pub fn float(&mut self) -> Val {
         match self.rng.below(8) {
             0..=3 if !self.floats.is_empty() => self.rng.pick(&self.floats.clone()),
             4 | 5 => {
@@ -314,7 +314,11 @@ impl Builder<'_> {
             8 => {
                 let (a, b) = (self.of(fmt), self.of(fmt));
                 let cond = self.rng.pick(&[FCond::Eq, FCond::Lt, FCond::Le]);
-                self.new_int(Op::FCmp(cond, fmt, a, b));
+                if self.rng.below(2) == 0 {
+                    self.new_int(Op::FOrder(cond == FCond::Lt, fmt, a, b));
+                } else {
+                    self.new_int(Op::FCmp(cond, fmt, a, b));
+                }
             }
             9 => {
                 let v = self.of(fmt);

@@ -89,6 +89,15 @@ impl Builder<'_> {
             17 => {
                 let v = self.op(Op::VToF(a));
                 self.floats.push(v);
+                if self.rng.below(2) == 0 {
+                    let (x, y) = (self.float(), self.float());
+                    let joined = self.op(Op::FJoin32(x, y));
+                    self.floats.push(joined);
+                }
+            }
+            18 if self.rng.below(2) == 0 => {
+                let v = self.float();
+                self.new_vector(Op::VFromF(v));
             }
             18 => {
                 // A half.

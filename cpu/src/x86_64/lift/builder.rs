@@ -5,8 +5,8 @@
 
 use super::cc::Cc;
 use crate::ir::{
-    Bin, Class, Cond, Fmt, Insn, Op, Size, Slot, Target, Terminal, TrapValue, Un, Val, Width, eval_bin,
-    eval_cmp, eval_un,
+    Bin, Class, Cond, Insn, Op, Size, Slot, Target, Terminal, TrapValue, Un, Val, Width, eval_bin, eval_cmp,
+    eval_un,
 };
 use crate::x86_64::helper::Form;
 use crate::x86_64::mode::Mode;
@@ -28,6 +28,11 @@ pub(crate) struct Lifter {
     constants: Vec<(u64, Val)>,
     /// Values of which the low 32 bits were extended last: from, to.
     extended: [(Val, Val); 4],
+    /// Values known to be, plus that offset, multiples of 16.
+    aligned: Vec<(Val, i32)>,
+    /// The instruction works on floating-point numbers: what isn't known of a vector register may have been made by
+    /// scalars.
+    pub(super) numbers: bool,
     /// What made the flags, where that is known.
     pub(super) cc: Option<Cc>,
     /// No x87 exception can be pending here: it was looked for.
@@ -46,6 +51,8 @@ impl Lifter {
             held: [None; SLOTS],
             constants: Vec::with_capacity(16),
             extended: [(Val(u16::MAX), Val(0)); 4],
+            aligned: Vec::new(),
+            numbers: false,
             cc: None,
             none_pending: false,
             terminal: None,
@@ -235,16 +242,23 @@ impl Lifter {
             return v;
         }
         let halves = [slot, Slot(slot.0 + 1)];
-        let v = if halves.iter().any(|half| self.held(*half).is_some()) {
-            // What was stored by halves is slow to load as a whole.
-            let [low, high] = halves.map(|half| match self.held(half) {
-                Some(v) if self.def(v).class() == Some(Class::F) => self.op(Op::ToBits(Fmt::F64, v)),
-                Some(v) => v,
-                None => self.op(Op::Get(half)),
-            });
+        // What was stored by halves is slow to load as a whole.
+        let apart = self.numbers || halves.iter().any(|half| self.held(*half).is_some());
+        let v = if !apart {
+            self.op(Op::GetV(slot))
+        } else if let Some(low) = self.held(slot)
+            && self.def(low).class() == Some(Class::I)
+        {
+            let high = self.get(halves[1]);
             self.op(Op::VPair(low, high))
         } else {
-            self.op(Op::GetV(slot))
+            let low = self.get_f(slot);
+            let high = self.get(halves[1]);
+            let low = self.op(Op::VFromF(low));
+            match self.as_constant(high) {
+                Some(0) => low,
+                _ => self.op(Op::VInsert(Size::B8, 1, low, high)),
+            }
         };
         self.hold(slot, Some(v));
         self.hold(Slot(slot.0 + 1), None);
@@ -519,6 +533,19 @@ impl Lifter {
             }
             _ => false,
         }
+    }
+}
+
+/// Alignment.
+impl Lifter {
+    /// Whether an address is known to be a multiple of 16.
+    pub fn is_aligned(&self, addr: Val, offset: i32) -> bool {
+        self.aligned.contains(&(addr, offset & 15))
+    }
+
+    /// From here on it is: else the instruction has trapped.
+    pub fn is_now_aligned(&mut self, addr: Val, offset: i32) {
+        self.aligned.push((addr, offset & 15));
     }
 }
 

@@ -295,9 +295,8 @@ impl Lifter {
 
     /// An exception unless the address is a multiple of `len`, a power of two.
     pub fn require_alignment(&mut self, addr: Val, offset: i32, len: u64, cause: u64) {
-        let v = self.add(addr, offset.into());
-        let v = self.and(v, len - 1);
-        let odd = self.cmp_constant(Cond::Ne, Width::W64, v, 0);
+        let v = self.add(addr, offset as i64 & (len as i64 - 1));
+        let odd = self.and(v, len - 1);
         self.trap_if(odd, cause);
     }
 

@@ -140,8 +140,9 @@ impl Lifter {
         match fmt {
             Fmt::F64 => self.set_f(low(i, 0), v),
             Fmt::F32 => {
-                let v = self.op(Op::ToBits(fmt, v));
-                self.set_low_part(i, Size::B4, v);
+                let old = self.scalar_register(i, 0);
+                let v = self.op(Op::FJoin32(old, v));
+                self.set_f(low(i, 0), v);
             }
         }
     }
@@ -313,19 +314,9 @@ fn compare_to_flags(l: &mut Lifter, i: &Instruction, fmt: Fmt, signalling: bool)
     let b = l.scalar_operand(i, 1, fmt);
     let a = l.scalar_register(i, 0);
     let guard = l.guard();
-    let unordered = if signalling {
-        FCond::UnorderedSignal
-    } else {
-        FCond::Unordered
-    };
-    let mut holds = |cond| l.op(Op::FCmp(cond, fmt, a, b));
-    let (unordered, less, equal) = (holds(unordered), holds(FCond::LtQuiet), holds(FCond::Eq));
+    // Its bits are at the places of the flags.
+    let v = l.op(Op::FOrder(signalling, fmt, a, b));
     l.settle(guard, fmt, &[]);
-    let zero = l.or(equal, unordered);
-    let carry = l.or(less, unordered);
-    let (zero, parity) = (l.shl(zero, 6), l.shl(unordered, 2));
-    let v = l.or(zero, parity);
-    let v = l.or(v, carry);
     l.flags_are(v);
 }
 

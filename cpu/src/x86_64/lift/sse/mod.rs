@@ -71,6 +71,7 @@ pub(super) fn lift(l: &mut Lifter, i: &Instruction) -> bool {
             return true;
         }
     }
+    l.numbers = works_on_numbers(i.mnemonic());
     [
         moves::lift,
         integer::lift,
@@ -81,6 +82,22 @@ pub(super) fn lift(l: &mut Lifter, i: &Instruction) -> bool {
     ]
     .iter()
     .any(|lift| lift(l, i))
+}
+
+/// Whether an instruction works on floating-point numbers, perhaps scalars, as far as its name tells.
+fn works_on_numbers(mnemonic: Mnemonic) -> bool {
+    use Mnemonic as M;
+    let integers = matches!(
+        mnemonic,
+        M::Movdqa | M::Movdqu | M::Lddqu | M::Movntdq | M::Movntdqa | M::Movd | M::Movq
+    );
+    !integers && !is_p(mnemonic)
+}
+
+/// Whether the name begins with a p, as those of instructions on packed integers do. The decoder's numbers are in the
+/// order of the alphabet.
+fn is_p(mnemonic: Mnemonic) -> bool {
+    (Mnemonic::Pabsb as u32..Mnemonic::Rcpps as u32).contains(&(mnemonic as u32))
 }
 
 /// The register that an operand is; none if it isn't one.
@@ -171,8 +188,9 @@ impl Lifter {
     fn vector_address(&mut self, i: &Instruction, alignment: Alignment, write: bool) -> (Val, i32) {
         let at = self.effective(i);
         let (addr, offset) = self.linear(at, 16, write);
-        if alignment == Alignment::Required {
+        if alignment == Alignment::Required && !self.is_aligned(addr, offset) {
             self.require_alignment(addr, offset, 16, trap::cause_with(trap::GP, 0));
+            self.is_now_aligned(addr, offset);
         }
         (addr, offset)
     }
@@ -290,5 +308,37 @@ impl Lifter {
             tiny = self.or(tiny, v);
         }
         self.mmx_helper(helper::SSE_END, [Some(before), Some(tiny)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_in_the_order_of_the_alphabet() {
+        for code in iced_x86::Code::values() {
+            let mnemonic = code.mnemonic();
+            let is_sse = code.cpuid_features().iter().any(|f| {
+                matches!(
+                    f,
+                    CpuidFeature::SSE
+                        | CpuidFeature::SSE2
+                        | CpuidFeature::SSE3
+                        | CpuidFeature::SSSE3
+                        | CpuidFeature::SSE4_1
+                        | CpuidFeature::SSE4_2
+                        | CpuidFeature::AES
+                        | CpuidFeature::PCLMULQDQ
+                )
+            });
+            if is_sse {
+                assert_eq!(
+                    is_p(mnemonic),
+                    format!("{mnemonic:?}").starts_with('P'),
+                    "{mnemonic:?}"
+                );
+            }
+        }
     }
 }

@@ -65,16 +65,15 @@ fn whole(l: &mut Lifter, i: &Instruction, alignment: Alignment) {
         l.op(Op::StoreV { addr, offset, value });
         return;
     }
-    if i.op1_kind() == OpKind::Register
-        && let (from, to) = (number(register(i, 1)), number(register(i, 0)))
-        && let Some(scalar) = l.held(xmm(from, 0))
-        && l.def(scalar).class() == Some(Class::F)
-    {
-        // A scalar is moved so.
-        let rest = l.get(xmm(from, 1));
-        l.set_f(xmm(to, 0), scalar);
-        l.set(xmm(to, 1), rest);
-        return;
+    if i.op1_kind() == OpKind::Register && l.numbers {
+        let (from, to) = (number(register(i, 1)), number(register(i, 0)));
+        let class = l.held(xmm(from, 0)).and_then(|v| l.def(v).class());
+        if matches!(class, None | Some(Class::F)) {
+            // A scalar is moved so.
+            let (scalar, rest) = (l.get_f(xmm(from, 0)), l.get(xmm(from, 1)));
+            l.set_f(xmm(to, 0), scalar);
+            return l.set(xmm(to, 1), rest);
+        }
     }
     let v = l.vector_operand(i, 1, alignment);
     l.set_result(i, v);
@@ -121,23 +120,18 @@ fn scalar(l: &mut Lifter, i: &Instruction, size: Size) {
         store_low(l, i, 1, size);
     } else if i.op1_kind() != OpKind::Register {
         let zero = l.constant(0);
-        if size == Size::B8
-            && let Place::Mem { addr, offset, .. } = l.memory(i, size, Use::Read)
-        {
-            let fmt = Fmt::F64;
-            let v = l.op(Op::LoadF { fmt, addr, offset });
-            l.set_f(low(i, 0), v);
-        } else {
-            let v = l.low_operand(i, 1, size);
-            l.set(low(i, 0), v);
-        }
-        l.set(xmm(number(register(i, 0)), 1), zero);
-    } else if size == Size::B8 {
-        let v = l.get_f(low(i, 1));
+        let fmt = if size == Size::B4 { Fmt::F32 } else { Fmt::F64 };
+        // Of a single the upper bits are zeros.
+        let v = l.scalar_operand(i, 1, fmt);
         l.set_f(low(i, 0), v);
+        l.set(xmm(number(register(i, 0)), 1), zero);
     } else {
-        let v = l.get(low(i, 1));
-        l.set_low_part(i, size, v);
+        let mut v = l.scalar_register(i, 1);
+        if size == Size::B4 {
+            let old = l.scalar_register(i, 0);
+            v = l.op(Op::FJoin32(old, v));
+        }
+        l.set_f(low(i, 0), v);
     }
 }
 
