@@ -48,7 +48,14 @@ fn record(subject: &mut Subject, end: NetworkEnd, dir: &Path) -> String {
     let door = Box::new(door);
     let engine = With::Jit.engine().unwrap();
     let mut history = History::record(dir, &subject.config, images, door, engine, options).unwrap();
-    let stopped = history.run_live(icount::Icount(LIMIT), &Stops::default(), FirstStep::Counts);
+    let limit = icount::Icount(LIMIT);
+    let stopped = loop {
+        // A live run comes back now and then.
+        match history.run_live(limit, &Stops::default(), FirstStep::Counts) {
+            Ok(Stopped::Reached) if history.machine().icount() < limit => {}
+            stopped => break stopped,
+        }
+    };
     let said = || String::from_utf8_lossy(&recorded::console(dir).unwrap_or_default()).into_owned();
     match stopped.unwrap() {
         Stopped::End(end @ End::PowerOff(0)) => {
@@ -163,7 +170,7 @@ fn a_riscv_guest_pings_and_its_replay_needs_no_network() {
         return;
     };
     let subject = boot(&dir, "ping", 1, "console=hvc0 quiet", &script(PING)).unwrap();
-    pings(subject, &[With::Jit, With::Interp]);
+    pings(subject, &[With::Jit, With::PlainJit]);
 }
 
 #[test]
@@ -221,8 +228,13 @@ fn the_host_s_network_by_passt() {
     let port = listener.local_addr().unwrap().port();
     let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        let mut asked = [0; 16];
-        stream.read_exact(&mut asked).unwrap();
+        // All of the request: a socket closed with some of it unread would be reset.
+        let mut asked = Vec::new();
+        while !asked.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            asked.push(byte[0]);
+        }
         let body = "from the host\n".repeat(2000);
         let answer = format!("HTTP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         stream.write_all(answer.as_bytes()).unwrap();
