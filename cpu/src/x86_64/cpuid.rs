@@ -155,7 +155,11 @@ impl Hart {
         let number = r[slots::RAX] as u32;
         let mut leaf = self.cpuid(number, r[slots::RCX] as u32);
         // A local APIC that IA32_APIC_BASE switches off isn't reported (SDM 3A 11.4.3).
-        if number == 1 && cx.local_read(APIC_BASE).is_some_and(|base| base & APIC_ENABLED == 0) {
+        if number == 1
+            && cx
+                .local_read(APIC_BASE)
+                .is_some_and(|base| base & APIC_ENABLED == 0)
+        {
             leaf[3] &= !EDX_APIC;
         }
         let registers = [slots::RAX, slots::RBX, slots::RCX, slots::RDX];

@@ -94,9 +94,85 @@ pub fn arithmetic(op: u64, dst: u64, src: u64) -> u64 {
         | bit(of, OF)
 }
 
+/// Half the number of an even condition of the encoding's order: whether it holds, where that is found without
+/// all six flags.
+pub fn condition(half: u64, op: u64, dst: u64, src: u64) -> Option<bool> {
+    let kind = op & 0xff;
+    let unused = 64 - (8u32 << (op >> 8 & 3));
+    // To the upper end of the word: order and sign are as they were.
+    let (r, s) = (dst << unused, src << unused);
+    const SUB: u64 = Kind::Sub as u64;
+    const ADD: u64 = Kind::Add as u64;
+    const LOGIC: u64 = Kind::Logic as u64;
+    const INC: u64 = Kind::Inc as u64;
+    const DEC: u64 = Kind::Dec as u64;
+    let a = r.wrapping_add(s);
+    Some(match (half, kind) {
+        (_, 0) => return None,
+        (2, _) => r == 0,
+        (4, _) => (r as i64) < 0,
+        (1, SUB) => a < s,
+        (1, ADD) => r < s,
+        (1, LOGIC) => false,
+        (1, INC | DEC) => src & 1 != 0,
+        (3, SUB) => a <= s,
+        (6, SUB) => (a as i64) < s as i64,
+        (7, SUB) => a as i64 <= s as i64,
+        (3, LOGIC) => r == 0,
+        (6, LOGIC) => (r as i64) < 0,
+        (7, LOGIC) => r as i64 <= 0,
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Against the flags, over all kinds, sizes and some edges.
+    #[test]
+    fn conditions_in_short() {
+        let edges = [
+            0,
+            1,
+            0x7f,
+            0x80,
+            0xff,
+            0x7fff,
+            0x8000,
+            0xffff,
+            0x7fff_ffff,
+            0x8000_0000,
+            u64::MAX,
+            1 << 63,
+            !(1 << 63),
+            0x1234_5678_9abc_def0,
+        ];
+        let mut seen = 0;
+        for op in (0..12).flat_map(|kind| (0..4).map(move |size| kind | size << 8)) {
+            for (dst, src) in edges.iter().flat_map(|dst| edges.map(|src| (*dst, src))) {
+                let f = arithmetic(op, dst, src);
+                let less = (f & SF != 0) != (f & OF != 0);
+                let holds = [
+                    f & OF != 0,
+                    f & CF != 0,
+                    f & ZF != 0,
+                    f & (CF | ZF) != 0,
+                    f & SF != 0,
+                    f & PF != 0,
+                    less,
+                    less || f & ZF != 0,
+                ];
+                for (half, holds) in holds.into_iter().enumerate() {
+                    if let Some(short) = condition(half as u64, op, dst, src) {
+                        assert_eq!(short, holds, "{half} of {op:#x} {dst:#x} {src:#x}");
+                        seen += 1;
+                    }
+                }
+            }
+        }
+        assert!(seen > 10_000);
+    }
 
     /// Against wider arithmetic, over all bytes.
     #[test]

@@ -65,6 +65,10 @@ const INTEGER_FUNCTIONS: [PureFn; 8] = [
 ];
 
 fn cond([number, op, dst, src]: [u64; 4]) -> u64 {
+    // The commonest, in short.
+    if let Some(holds) = flags::condition(number >> 1, op, dst, src) {
+        return holds.into();
+    }
     let f = flags::arithmetic(op, dst, src);
     let less = (f & flags::SF != 0) != (f & flags::OF != 0);
     u64::from(match number >> 1 {

@@ -176,6 +176,9 @@ impl Lifter {
         let test = self.cc.and_then(|cc| self.known(cc, even));
         let test = test.unwrap_or_else(|| {
             let (op, dst, src) = (self.get(CC_OP), self.get(CC_DST), self.get(CC_SRC));
+            if matches!(even, condition::Z | condition::S) {
+                return self.of_result(even, op, dst, src);
+            }
             let number = self.constant(even.into());
             let v = self.pure(pure::COND, [number, op, dst, src]);
             let zero = self.constant(0);
@@ -189,6 +192,27 @@ impl Lifter {
             Test::Const(_) => test,
         };
         if number & 1 != 0 { test.inverted() } else { test }
+    }
+
+    /// ZF or SF by the CC slots.
+    fn of_result(&mut self, number: u8, op: Val, dst: Val, src: Val) -> Test {
+        // The result at the upper end of a word: shifted by 64 less its bits, and a count is taken modulo 64.
+        let size = self.shr(op, 8);
+        let byte = self.constant(8);
+        let bits = self.bin(Bin::Shl, Width::W64, byte, size);
+        let zero = self.constant(0);
+        let unused = self.bin(Bin::Sub, Width::W64, zero, bits);
+        let result = self.bin(Bin::Shl, Width::W64, dst, unused);
+        // The flag itself, where flags are what the slots hold.
+        let kind = self.and(op, 0xff);
+        let (cond, flag) = if number == condition::Z {
+            let flag = self.and(src, flags::ZF);
+            (Cond::Eq, self.bin_constant(Bin::Xor, Width::W64, flag, flags::ZF))
+        } else {
+            (Cond::LtS, self.shl(src, 56))
+        };
+        let v = self.select(kind, result, flag);
+        Test::Cmp(cond, Width::W64, v, zero)
     }
 
     /// A condition as 0 or 1.
