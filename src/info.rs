@@ -1,9 +1,9 @@
 //! `tickback info`: what a recording is of. Reads recordings of other model versions too.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use icount::LogReader;
+use icount::{Icount, LogReader};
 use machine::manifest::Manifest;
 use serde_json::json;
 use snapshot::Checkpoints;
@@ -23,22 +23,6 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Bytes of the files of a folder.
-fn size(folder: &Path) -> Result<u64> {
-    let what = || format!("can't read {}", folder.display());
-    let mut total = 0;
-    for entry in std::fs::read_dir(folder).with_context(what)? {
-        let entry = entry.with_context(what)?;
-        let metadata = entry.metadata().with_context(what)?;
-        total += if metadata.is_dir() {
-            size(&entry.path())?
-        } else {
-            metadata.len()
-        };
-    }
-    Ok(total)
-}
-
 pub fn run(arguments: &Arguments) -> Result<Outcome> {
     let folder = &arguments.recording;
     let manifest = Manifest::read(folder)?;
@@ -47,8 +31,8 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     let (at, time, end) = log.end();
     let counts = log.counts();
     let config = &manifest.config;
-    let bytes = size(folder)?;
-    let log_bytes = std::fs::metadata(log.path()).map_or(0, |metadata| metadata.len());
+    let bytes = values::folder_size(folder)?;
+    let log_bytes = log.bytes();
     let ended = end.map_or_else(
         || "not closed (killed, or still running)".into(),
         |end| end.to_string(),
@@ -60,6 +44,9 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
         .chain(checkpoints.damage().iter().map(ToString::to_string))
         .collect();
     let replayable = manifest.check_model();
+    let begin = log.begin().0;
+    let begin = checkpoints.at_or_above(begin).map_or(begin, |first| first.at);
+    let pages = checkpoints.figures()?;
     let mut listing = Listing::new();
     if arguments.json {
         let object = json!({
@@ -70,6 +57,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
             "replayable": replayable.is_ok(),
             "machine": config,
             "origin": manifest.origin,
+            "begin": begin,
             "steps": at,
             "time_ns": time,
             "end": end.map(|end| end.to_string()),
@@ -77,6 +65,11 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
             "effects": counts.effects,
             "disk_blocks": log.disk_blocks(),
             "snapshots": checkpoints.len(),
+            "pages": pages.pages,
+            "different_pages": pages.different,
+            "nodes": pages.nodes,
+            "unpacked_bytes": pages.raw_bytes,
+            "packed_bytes": pages.stored_bytes,
             "bytes": bytes,
             "log_bytes": log_bytes,
             "notes": notes,
@@ -117,7 +110,11 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     for (option, value) in &manifest.origin {
         rows.push(("from", format!("{option} {value}")));
     }
-    rows.push(("steps", at.to_string()));
+    let steps = match begin {
+        Icount(0) => at.to_string(),
+        begin => format!("{}, from icount {begin} to {at}", at.since(begin)),
+    };
+    rows.push(("steps", steps));
     rows.push(("virtual time", time.to_string()));
     rows.push(("end", ended));
     rows.push((
@@ -126,6 +123,22 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     ));
     rows.push(("effects", counts.effects.to_string()));
     rows.push(("snapshots", checkpoints.len().to_string()));
+    rows.push((
+        "pages",
+        format!(
+            "{} in all snapshots, {} different: each stored once",
+            pages.pages, pages.different
+        ),
+    ));
+    rows.push((
+        "packed",
+        format!(
+            "{} bytes of pages and trees in {} bytes, {:.1} to 1",
+            pages.raw_bytes,
+            pages.stored_bytes,
+            pages.raw_bytes as f64 / pages.stored_bytes.max(1) as f64
+        ),
+    ));
     rows.push((
         "size",
         format!("{bytes} bytes, of which the event log {log_bytes}"),

@@ -8,9 +8,11 @@
 
 mod archive;
 mod boot;
+mod cut;
 mod debugger;
 mod demo;
 mod diff;
+mod disk;
 mod engine;
 mod info;
 mod listing;
@@ -19,6 +21,7 @@ mod outcome;
 mod pack;
 mod private;
 mod progress;
+mod prune;
 mod record;
 mod replay;
 mod run;
@@ -77,6 +80,8 @@ enum Command {
     Verify(verify::Arguments),
     Pack(pack::PackArguments),
     Unpack(pack::UnpackArguments),
+    Cut(cut::Arguments),
+    Prune(prune::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -107,6 +112,8 @@ fn main() -> ExitCode {
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Pack(arguments) => pack::pack(&arguments),
         Command::Unpack(arguments) => pack::unpack(&arguments),
+        Command::Cut(arguments) => cut::run(&arguments),
+        Command::Prune(arguments) => prune::run(&arguments),
     };
     match result {
         Ok(outcome) => outcome.code(),

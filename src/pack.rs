@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use icount::LogReader;
 use machine::manifest::Manifest;
 use snapshot::Checkpoints;
 
 use crate::archive;
+use crate::cut::{folder_of, must_be_new};
 use crate::outcome::Outcome;
 use crate::session::say;
 use crate::values;
@@ -49,22 +50,12 @@ fn notes(folder: &Path) -> Result<Vec<String>> {
     Ok(recovered.into_iter().chain(damage).collect())
 }
 
-/// Beside `path`, so that a rename brings it there.
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
-}
-
 pub fn pack(arguments: &PackArguments) -> Result<Outcome> {
     let output = &arguments.output;
     for note in notes(&arguments.recording)? {
         say(&note);
     }
-    if output.exists() {
-        bail!("{} exists; choose another name", output.display());
-    }
+    must_be_new(output)?;
     let failed = || format!("can't write {}", output.display());
     // Whole or not at all; a temporary file is for the user alone.
     let file = tempfile::NamedTempFile::new_in(folder_of(output)).with_context(failed)?;
@@ -88,9 +79,7 @@ pub fn pack(arguments: &PackArguments) -> Result<Outcome> {
 
 pub fn unpack(arguments: &UnpackArguments) -> Result<Outcome> {
     let (packed, output) = (&arguments.packed, &arguments.output);
-    if output.exists() {
-        bail!("{} exists; choose another name", output.display());
-    }
+    must_be_new(output)?;
     let mut file = File::open(packed).with_context(|| format!("can't open {}", packed.display()))?;
     let made = || format!("can't make the folder {}", output.display());
     let temporary = tempfile::Builder::new()

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use icount::End;
 use machine::History;
 use machine::check::Checked;
-use machine::history::RecordOptions;
+use machine::history::{RecordOptions, Retention};
 use machine::host::{DriveImage, Stopwatch};
 use snapshot::RecorderOptions;
 use snapshot::grid::{Goals, Grid};
@@ -53,6 +53,12 @@ pub struct RecordingArguments {
     /// Wait for the disk at each input, to lose nothing in a power cut
     #[arg(long)]
     fsync: bool,
+    /// Keep the last so many steps only (1e10), and up to a quarter more: for runs of days
+    #[arg(long, value_name = "STEPS", value_parser = values::flight_recorder)]
+    flight_recorder: Option<u64>,
+    /// Keep as much of the end of the run as fits into so many bytes, with K, M or G
+    #[arg(long, value_name = "SIZE", value_parser = values::recording_size)]
+    max_size: Option<u64>,
 }
 
 const EXAMPLES: &str = "\
@@ -69,6 +75,8 @@ impl RecordingArguments {
             snapshot_every: Some(steps),
             no_snapshots: false,
             fsync: false,
+            flight_recorder: None,
+            max_size: None,
         }
     }
 
@@ -80,15 +88,22 @@ impl RecordingArguments {
             (false, None) => Grid::adaptive(Goals::default()),
         };
         let watch = Stopwatch::start();
+        let retention = Retention {
+            steps: self.flight_recorder,
+            bytes: self.max_size,
+        };
+        let defaults = RecorderOptions::default();
         RecordOptions {
             grid,
             recorder: RecorderOptions {
                 durable: self.fsync,
-                ..RecorderOptions::default()
+                pack_bytes: retention.pack_bytes().unwrap_or(defaults.pack_bytes),
+                ..defaults
             },
             host_time: Box::new(move || watch.now()),
             origin,
             fsync: self.fsync,
+            retention,
         }
     }
 }
@@ -101,6 +116,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
         return Err(Usage(what.into()).into());
     }
     let mut session = Session::start(&arguments.run)?;
+    session.watch_disk(&arguments.output);
     let door = session.door(&prepared)?;
     let (config, folder) = (&prepared.config, &arguments.output);
     let options = arguments.recording.options(prepared.origin);

@@ -1,7 +1,7 @@
 //! A live run from the user's side: keys, signals, the monitor, limits, and how it ended.
 
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use machine::host::{Request, Signals, Stopwatch, keys, read_text, unknown_key};
 use machine::{FirstStep, History, Machine, MachineError, Stopped, Stops};
 
 use crate::boot::Prepared;
+use crate::disk::{DiskWatch, Room, mebibytes};
 use crate::engine::EngineArgument;
 use crate::outcome::Usage;
 use crate::values::{self, StopAfter, Text};
@@ -127,6 +128,7 @@ pub struct Session {
     stats: bool,
     view: Option<DisplayView>,
     drives: Arc<Drives>,
+    disk: Option<DiskWatch>,
     // Last: while the terminal is put back, signals are still caught.
     _signals: Signals,
 }
@@ -170,6 +172,7 @@ impl Session {
             stats: arguments.stats,
             view: display.then(|| DisplayView::new(Box::new(std::io::stdout()))),
             drives: Arc::default(),
+            disk: None,
         })
     }
 
@@ -213,6 +216,11 @@ impl Session {
         Ok(door)
     }
 
+    /// Looks after the disk on which a recording grows.
+    pub fn watch_disk(&mut self, folder: &Path) {
+        self.disk = Some(DiskWatch::new(folder));
+    }
+
     /// Runs until the guest or the user ends it. The caller closes what it recorded.
     pub fn lead(&self, live: &mut dyn Live) -> Result<End> {
         self.control.attach_looking(live.machine().interrupt_flag());
@@ -247,6 +255,9 @@ impl Session {
                 Ok(Stopped::Interrupted) => {}
                 Err(MachineError::Door(error @ DoorError::LogFull(_))) if self.wait_for_room(&error) => {}
                 Err(error) => return Err(error.into()),
+            }
+            if self.is_disk_out() {
+                return Ok(End::Stopped);
             }
             while let Some(request) = self.control.take() {
                 if self.serve(&request, live)? {
@@ -285,17 +296,48 @@ impl Session {
         }
     }
 
+    /// Warns of a disk that fills; whether the run is to end while there is room for its end.
+    fn is_disk_out(&self) -> bool {
+        let Some(disk) = &self.disk else { return false };
+        let folder = disk.folder().display();
+        match disk.look() {
+            Room::Enough => false,
+            Room::Low(free) => {
+                say(&format!(
+                    "the disk of {folder} has {} left; the run is stopped when it is nearly full",
+                    mebibytes(free)
+                ));
+                false
+            }
+            Room::Out(free) => {
+                let text = format!("the disk of {folder} has {} left", mebibytes(free));
+                let goes_on = self.wait_for_user(&text);
+                if !goes_on {
+                    say(&format!(
+                        "{text}: ending the run, while the recording can be closed"
+                    ));
+                }
+                !goes_on
+            }
+        }
+    }
+
     /// Waits a moment for the user to make room for the recording; whether to try again.
     fn wait_for_room(&self, error: &DoorError) -> bool {
-        let Some(keyboard) = self.keyboard.as_ref().filter(|k| k.terminal().is_some()) else {
-            return false;
-        };
         let cause = std::error::Error::source(error)
             .map(ToString::to_string)
             .unwrap_or_default();
         self.leave_display();
+        self.wait_for_user(&format!("{error} ({cause})"))
+    }
+
+    /// Pauses the guest at a terminal until the user has made room; whether to go on.
+    fn wait_for_user(&self, why: &str) -> bool {
+        let Some(keyboard) = self.keyboard.as_ref().filter(|k| k.terminal().is_some()) else {
+            return false;
+        };
         say(&format!(
-            "{error} ({cause}); the guest is paused; Ctrl-A c goes on, Ctrl-A x ends the run"
+            "{why}; the guest is paused; Ctrl-A c goes on, Ctrl-A x ends the run"
         ));
         loop {
             match self.control.next(Duration::from_secs(1)) {
@@ -403,7 +445,7 @@ impl Session {
     }
 }
 
-fn read_script(path: &std::path::Path) -> Result<ConsoleScript, HostError> {
+fn read_script(path: &Path) -> Result<ConsoleScript, HostError> {
     let text = read_text(path, 1 << 20).map_err(|source| HostError::File {
         action: "read the console script",
         path: path.into(),

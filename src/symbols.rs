@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
+use machine::snapshot::Replay;
 use machine::{History, Timeline, TimelineOptions};
 
 use crate::engine::EngineArgument;
@@ -35,8 +36,8 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<Outcome> {
     let mut history = History::open(&arguments.recording, arguments.engine.engine())?;
-    let end = history.log()?.end().0;
-    let at = arguments.at.in_recording(end)?;
+    let (begin, end) = (history.begin(), history.log()?.end().0);
+    let at = arguments.at.in_recording(begin, end)?;
     let mut timeline = Timeline::new(history, TimelineOptions::default());
     timeline.seek(at)?;
     let history = timeline.machine_mut();

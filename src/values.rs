@@ -2,8 +2,9 @@
 
 use std::net::Ipv4Addr;
 use std::num::{NonZeroU16, NonZeroU64};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use anyhow::{Context as _, Result};
 use icount::{Icount, VirtualTime};
 use machine::config::{MacAddress, OnShutdown};
 use machine::host::{NetworkEnd, Role};
@@ -47,6 +48,22 @@ pub fn recording(text: &str) -> Result<PathBuf, String> {
         ));
     }
     Ok(path)
+}
+
+/// Bytes of the files of a folder.
+pub fn folder_size(folder: &Path) -> Result<u64> {
+    let what = || format!("can't read {}", folder.display());
+    let mut total = 0;
+    for entry in std::fs::read_dir(folder).with_context(what)? {
+        let entry = entry.with_context(what)?;
+        let metadata = entry.metadata().with_context(what)?;
+        total += if metadata.is_dir() {
+            folder_size(&entry.path())?
+        } else {
+            metadata.len()
+        };
+    }
+    Ok(total)
 }
 
 /// Bytes, with K, M or G for powers of 1024.
@@ -111,6 +128,22 @@ pub fn ns_per_step(text: &str) -> Result<NonZeroU64, String> {
     }
 }
 
+/// Steps that a flight recorder keeps.
+pub fn flight_recorder(text: &str) -> Result<u64, String> {
+    match number(text)? {
+        steps if steps < 1_000_000 => Err("a flight recorder keeps at least 1000000 steps".into()),
+        steps => Ok(steps),
+    }
+}
+
+/// The most bytes of a recording.
+pub fn recording_size(text: &str) -> Result<u64, String> {
+    match bytes(text).ok_or_else(|| format!("'{text}' is no size; write 500M or 20G"))? {
+        size if size < 4 << 20 => Err("a recording has at least 4M".into()),
+        size => Ok(size),
+    }
+}
+
 /// Steps between snapshots.
 pub fn snapshot_grid(text: &str) -> Result<u64, String> {
     let steps = number(text)?;
@@ -170,14 +203,15 @@ pub enum Place {
 }
 
 impl Place {
-    /// The place in a recording that ends at `end`.
-    pub fn in_recording(self, end: Icount) -> Result<Icount, Usage> {
+    /// The place in a recording from `begin` to `end`.
+    pub fn in_recording(self, begin: Icount, end: Icount) -> Result<Icount, Usage> {
         match self {
-            Self::At(at) if at > end.0 => Err(Usage(format!("--at {at}: the recording ends at {end}"))),
+            Self::At(at) if at > end.0 => Err(Usage(format!("{at}: the recording ends at {end}"))),
+            Self::At(at) if at < begin.0 => Err(Usage(format!("{at}: the recording begins at {begin}"))),
             Self::At(at) => Ok(Icount(at)),
             Self::Percent(percent) => {
-                let at = u128::from(end.0) * u128::from(percent) / 100;
-                Ok(u64::try_from(at).map_or(end, Icount))
+                let steps = u128::from(end.since(begin)) * u128::from(percent) / 100;
+                Ok(u64::try_from(steps).map_or(end, |steps| begin.saturating_add(steps)))
             }
             Self::End => Ok(end),
         }
@@ -459,14 +493,16 @@ mod tests {
         let parts = [("0%", 0), ("50%", 500), ("100%", 1001)];
         for (text, at) in good.into_iter().chain(parts) {
             assert_eq!(
-                place(text).unwrap().in_recording(end).unwrap(),
+                place(text).unwrap().in_recording(Icount(0), end).unwrap(),
                 Icount(at),
                 "{text}"
             );
         }
-        let far = Place::Percent(50).in_recording(Icount(u64::MAX)).unwrap();
+        let far = Place::Percent(50)
+            .in_recording(Icount(0), Icount(u64::MAX))
+            .unwrap();
         assert_eq!(far, Icount(u64::MAX / 2));
-        assert!(place("1002").unwrap().in_recording(end).is_err());
+        assert!(place("1002").unwrap().in_recording(Icount(0), end).is_err());
         for bad in ["", "%", "101%", "-1%", "5.5%", "half", "+5%x"] {
             assert!(place(bad).is_err(), "{bad}");
         }

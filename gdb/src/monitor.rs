@@ -230,7 +230,7 @@ impl Target<'_> {
         {
             return Err(no_end(from));
         }
-        let to = position(to, self.end())
+        let to = position(to, self.timeline.machine().begin(), self.end())
             .ok_or_else(|| format!("{to:?} is no position; try 1_000_000, 1e6, 50%, begin or end"))?;
         // Nobody knows that a branch gets there, and gdb has no Ctrl-C for a monitor command.
         if let Some((from, far)) = self.explored
@@ -370,7 +370,9 @@ impl Target<'_> {
 
     fn events(&mut self, range: &[&str]) -> Result<String, String> {
         let end = self.end();
-        let parse = |text: &&str| position(text, end).ok_or_else(|| format!("{text:?} is no position"));
+        let begin = self.timeline.machine().begin();
+        let parse =
+            |text: &&str| position(text, begin, end).ok_or_else(|| format!("{text:?} is no position"));
         let range = range.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
         let here = self.timeline.position();
         let log = self.timeline.machine_mut().log().map_err(|e| chain(&e))?;

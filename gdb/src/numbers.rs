@@ -23,15 +23,16 @@ pub(crate) fn number(text: &str) -> Option<u64> {
     digits.checked_mul(10u64.checked_pow(exponent - fraction.len() as u32)?)
 }
 
-/// Reads a position: a number, `begin`, `end`, or `50%` of the history that ends at `end`.
-pub(crate) fn position(text: &str, end: Icount) -> Option<Icount> {
+/// Reads a position: a number, `begin`, `end`, or `50%` of the history from `begin` to `end`.
+pub(crate) fn position(text: &str, begin: Icount, end: Icount) -> Option<Icount> {
     match text {
-        "begin" | "start" => Some(Icount(0)),
+        "begin" | "start" => Some(begin),
         "end" => Some(end),
         _ => match text.strip_suffix('%') {
             Some(percent) => {
                 let percent: u64 = percent.parse().ok().filter(|p| *p <= 100)?;
-                Some(Icount((u128::from(end.0) * u128::from(percent) / 100) as u64))
+                let steps = u128::from(end.since(begin)) * u128::from(percent) / 100;
+                Some(begin.saturating_add(steps as u64))
             }
             None => number(text).map(Icount),
         },
@@ -90,12 +91,14 @@ mod tests {
     #[test]
     fn positions() {
         let end = Icount(u64::MAX);
-        assert_eq!(position("100%", end), Some(end));
-        assert_eq!(position("50%", Icount(9)), Some(Icount(4)));
-        assert_eq!(position("101%", end), None);
-        assert_eq!(position("end", Icount(9)), Some(Icount(9)));
-        assert_eq!(position("begin", Icount(9)), Some(Icount(0)));
-        assert_eq!(position("1e3", Icount(9)), Some(Icount(1000)));
+        assert_eq!(position("100%", Icount(0), end), Some(end));
+        assert_eq!(position("50%", Icount(0), Icount(9)), Some(Icount(4)));
+        assert_eq!(position("101%", Icount(0), end), None);
+        assert_eq!(position("end", Icount(0), Icount(9)), Some(Icount(9)));
+        assert_eq!(position("begin", Icount(0), Icount(9)), Some(Icount(0)));
+        assert_eq!(position("begin", Icount(5), Icount(9)), Some(Icount(5)));
+        assert_eq!(position("50%", Icount(5), Icount(9)), Some(Icount(7)));
+        assert_eq!(position("1e3", Icount(0), Icount(9)), Some(Icount(1000)));
     }
 
     #[test]

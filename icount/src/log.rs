@@ -12,33 +12,39 @@
 //! Effects are written later than the inputs among them; the order in which everything happened
 //! follows from counts: each input says how many effects stand before it. The layout, byte by byte,
 //! is in docs/format.md; reader and writer share `frame.rs` and `effects.rs`.
+//!
+//! A log that is shortened at its beginning while it grows goes on in further files, `events.0001` and so on, each of which
+//! says in its head what stands before it; so the first ones can go.
 
 mod codec;
 mod effects;
+mod files;
 mod frame;
 mod index;
 mod reader;
 #[cfg(test)]
 mod samples;
 #[cfg(test)]
+mod segment_tests;
+#[cfg(test)]
 mod tests;
 mod writer;
 
 use std::fmt;
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::BLOCK_SIZE;
+use files::Files;
 use index::{Extent, Index};
 
 pub(crate) use reader::EffectStream;
 pub use reader::{Events, LogReader, LostEffects};
 pub use writer::LogWriter;
 
-/// The version of the layout that this build writes, and the only one that it reads.
-pub const LOG_VERSION: u32 = 1;
+/// The newest version of the layout. It is that of a file which does not begin at power-on; one that does is of version 1.
+pub const LOG_VERSION: u32 = 2;
 
 /// Why a log can't be read or written. Each message names the file.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +67,7 @@ pub enum LogError {
         path: PathBuf,
     },
     /// Another version of tickback wrote it.
-    #[error("{}: the log has version {found}; this build reads version {LOG_VERSION}, use the tickback that recorded it", path.display())]
+    #[error("{}: the log has version {found}; this build reads versions up to {LOG_VERSION}, use the tickback that recorded it", path.display())]
     Version {
         /// The log.
         path: PathBuf,
@@ -77,6 +83,12 @@ pub enum LogError {
         offset: u64,
         /// What is wrong there.
         what: &'static str,
+    },
+    /// A file of the log is gone though a later one is there.
+    #[error("{}: this part of the event log is missing, and later ones are there; put it back", path.display())]
+    Missing {
+        /// The file that should be there.
+        path: PathBuf,
     },
     /// An event stands before the one logged last (our bug).
     #[error("an event at icount {at} can't follow one at icount {last}")]
@@ -139,6 +151,8 @@ impl LogError {
 /// [`LogReader::open_prefix`] everything from the damage on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovered {
+    /// The number of the file: 0 is `events`, others have it in their names.
+    pub segment: u32,
     /// Where the last whole frame ends.
     pub cut_at: u64,
     /// How many bytes follow it.
@@ -150,56 +164,57 @@ pub struct Recovered {
 impl fmt::Display for Recovered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
+            segment,
             cut_at,
             bytes,
             damaged,
         } = self;
         let what = if *damaged { "after damage" } else { "of a torn end" };
-        write!(f, "left out {bytes} bytes {what} from byte {cut_at} on")
+        let file = if *segment == 0 {
+            "events".to_owned()
+        } else {
+            files::suffixed("events", *segment)
+        };
+        write!(f, "left out {bytes} bytes {what} of {file} from byte {cut_at} on")
     }
 }
 
 /// Reads a payload that was valid when it was indexed.
-fn read_payload(file: &File, path: &Path, extent: Extent) -> Result<Vec<u8>, LogError> {
+fn read_payload(files: &Files, extent: Extent) -> Result<Vec<u8>, LogError> {
     let mut payload = vec![0; extent.len];
+    let (file, path) = files.get(extent.segment)?;
     file.read_exact_at(&mut payload, extent.offset)
-        .map_err(|source| LogError::io(path, "read it", source))?;
+        .map_err(|source| LogError::io(&path, "read it", source))?;
     if crc32fast::hash(&payload) == extent.sum {
         return Ok(payload);
     }
     let what = "a frame changed after the log was opened";
     Err(LogError::Damaged {
-        path: path.to_owned(),
+        path,
         offset: extent.offset,
         what,
     })
 }
 
 /// Reads the frame of a disk block: drive, block, content.
-fn read_disk_frame(file: &File, path: &Path, extent: Extent) -> Result<(u8, u64, Vec<u8>), LogError> {
-    let payload = read_payload(file, path, extent)?;
+fn read_disk_frame(files: &Files, extent: Extent) -> Result<(u8, u64, Vec<u8>), LogError> {
+    let payload = read_payload(files, extent)?;
     frame::decode_disk(&payload).ok_or_else(|| LogError::Damaged {
-        path: path.to_owned(),
+        path: files.path_of(extent.segment),
         offset: extent.offset,
         what: "a disk block does not unpack",
     })
 }
 
 /// Reads the content of a base disk block, if the log has it.
-fn read_disk_block(
-    file: &File,
-    path: &Path,
-    index: &Index,
-    drive: u8,
-    block: u64,
-) -> Result<Option<Vec<u8>>, LogError> {
+fn read_disk_block(files: &Files, index: &Index, drive: u8, block: u64) -> Result<Option<Vec<u8>>, LogError> {
     let entry = index
         .disk
         .get(&(drive, block))
         .and_then(|&entry| index.inputs.get(entry));
     let extent = entry.map(|entry| entry.payload);
     Ok(extent
-        .map(|extent| read_disk_frame(file, path, extent))
+        .map(|extent| read_disk_frame(files, extent))
         .transpose()?
         .map(|(_, _, data)| data))
 }

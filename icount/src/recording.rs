@@ -45,6 +45,11 @@ impl<L: Door> Recording<L> {
         &self.log
     }
 
+    /// The log, to be gone on with in a new file, or shortened.
+    pub const fn log_mut(&mut self) -> &mut LogWriter {
+        &mut self.log
+    }
+
     /// Writes everything that was taken in, so that a reader of the log sees it (before going back
     /// into what was just recorded).
     ///

@@ -30,13 +30,14 @@ pub struct Replaying {
 }
 
 impl Replaying {
-    /// A replay from power-on.
+    /// A replay from where the log begins.
     #[must_use]
-    pub const fn new(log: Arc<LogReader>) -> Self {
+    pub fn new(log: Arc<LogReader>) -> Self {
+        let LogPosition { inputs, effects } = log.first_position();
         Self {
             log,
-            inputs: 0,
-            effects: EffectStream::new(),
+            inputs,
+            effects: EffectStream::at(effects),
             uncompared: 0,
         }
     }

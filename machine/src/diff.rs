@@ -37,7 +37,7 @@ pub use explain::{Explained, explain};
 pub use report::{Compared, EndOf, EventsAround, First, Parting, Report, Setting};
 
 use events::{Logs, RootsCompared};
-use search::{Criterion, Search};
+use search::{Criterion, Search, seek};
 use state::{Known, differences, same_harts};
 
 /// What to compare, and how much to tell.
@@ -98,6 +98,11 @@ pub fn diff(
     let roots = RootsCompared::of(paths, options)?;
     let ends = [EndOf::of(&logs.readers[0]), EndOf::of(&logs.readers[1])];
     let end = ends[0].at.min(ends[1].at);
+    let begin = logs.begin;
+    if end < begin {
+        let what = format!("it has no step that the other has: one begins at {begin}, one ends at {end}");
+        return Err(blame(b)(MachineError::Recording(what)));
+    }
 
     let mut report = Report {
         a: a.display().to_string(),
@@ -151,6 +156,9 @@ pub fn diff(
     let start = match equal {
         Some(at) => at,
         None => {
+            if begin > Icount(0) {
+                search.both(|side| seek(side, begin))?;
+            }
             let [x, y] = &mut search.sides;
             let (x, y) = (x.machine_mut(), y.machine_mut());
             report.power_on = Some(differences(x, y, &search.known).map_err(blame(a))?);
@@ -161,7 +169,7 @@ pub fn diff(
                 report.notes.push(note.into());
             }
             search.known.learn(x, y).map_err(blame(a))?;
-            Icount(0)
+            begin
         }
     };
     if let Some(found) = search.first_step(start, progress)? {

@@ -13,6 +13,12 @@
 //! step. A debugger's write in history starts a *branch*: a run without inputs, from which going back
 //! before the write returns to the recording.
 
+mod cut;
+mod retention;
+
+pub use cut::CutOptions;
+pub use retention::Retention;
+
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -33,7 +39,7 @@ use crate::engine::Engine;
 use crate::error::MachineError;
 use crate::machine::{FirstStep, Machine, Stopped};
 use crate::manifest::Manifest;
-use crate::recorded::Recorded;
+use crate::recorded::{Recorded, log_position};
 use crate::state::{DRIVES, Snapshot};
 use crate::stops::{Stop, Stops};
 
@@ -43,6 +49,24 @@ pub(crate) const STRETCH: u64 = 1 << 24;
 /// The parts of a recording's folder.
 pub fn events_path(dir: &Path) -> PathBuf {
     dir.join("events")
+}
+
+/// Makes the folder of a recording, for the user alone.
+fn make_folder(dir: &Path) -> Result<(), MachineError> {
+    DirBuilder::new().mode(0o700).create(dir).map_err(|source| {
+        if source.kind() == std::io::ErrorKind::AlreadyExists {
+            let text = format!(
+                "{} exists; recordings are never overwritten: choose another name",
+                dir.display()
+            );
+            MachineError::Recording(text)
+        } else {
+            MachineError::File {
+                path: dir.to_owned(),
+                source,
+            }
+        }
+    })
 }
 
 /// What the first store to a clean page costs, about, in ns.
@@ -85,6 +109,9 @@ struct Live {
     last_snapshot: (Icount, u64),
     /// Bytes that the recorder had written then.
     stored: u64,
+    retention: Retention,
+    /// Whether the user was told that the limit can't be kept.
+    limit_told: bool,
 }
 
 /// What to record, beside the machine.
@@ -99,6 +126,8 @@ pub struct RecordOptions {
     pub origin: BTreeMap<String, String>,
     /// Wait for the disk at each input (power cuts).
     pub fsync: bool,
+    /// What is thrown away of a long run.
+    pub retention: Retention,
 }
 
 /// See the module's documentation.
@@ -129,22 +158,8 @@ impl History {
         engine: Engine,
         options: RecordOptions,
     ) -> Result<History, MachineError> {
-        let file = |source| MachineError::File {
-            path: dir.to_owned(),
-            source,
-        };
         config.check()?;
-        DirBuilder::new().mode(0o700).create(dir).map_err(|source| {
-            if source.kind() == std::io::ErrorKind::AlreadyExists {
-                let text = format!(
-                    "{} exists; recordings are never overwritten: choose another name",
-                    dir.display()
-                );
-                MachineError::Recording(text)
-            } else {
-                file(source)
-            }
-        })?;
+        make_folder(dir)?;
         let manifest = Manifest::new(config.clone(), options.origin);
         let mut log = LogWriter::create(&events_path(dir), config.ns_per_step).map_err(DoorError::from)?;
         log.sync_always(options.fsync);
@@ -153,30 +168,8 @@ impl History {
         let door = Shared::new(Recording::new(live, log));
         let mut machine = board::build(config, images, Box::new(door.clone()), engine)?;
         machine.set_spares(recorder.spares().clone());
-        let checkpoints = recorder.checkpoints().clone();
-        let mut host_time = options.host_time;
-        let now = host_time();
-        let live = Live {
-            door,
-            recorder,
-            grid: options.grid,
-            parked: None,
-            host_time,
-            last_tick: now.wall,
-            last_snapshot: (Icount(0), now.cpu),
-            stored: 0,
-        };
-        let mut history = History {
-            dir: dir.to_owned(),
-            manifest,
-            machine,
-            live: Some(live),
-            at_live: true,
-            log: None,
-            checkpoints,
-            end: Icount(0),
-            branch: None,
-        };
+        let clock = (options.host_time, options.grid);
+        let mut history = History::live(dir, manifest, machine, door, recorder, clock, options.retention);
         history.checkpoint(true)?;
         // Nothing may run before it could be replayed: a process killed early leaves a recording too.
         if let Some(live) = &mut history.live {
@@ -185,6 +178,44 @@ impl History {
             live.last_snapshot.1 = (live.host_time)().cpu;
         }
         Ok(history)
+    }
+
+    /// A machine, wherever it stands, that is recorded from now on.
+    fn live(
+        dir: &Path,
+        manifest: Manifest,
+        machine: Machine,
+        door: LiveDoor,
+        recorder: Recorder,
+        (mut host_time, grid): (HostTime, Grid),
+        retention: Retention,
+    ) -> History {
+        let now = host_time();
+        let at = machine.icount();
+        let checkpoints = recorder.checkpoints().clone();
+        let live = Live {
+            door,
+            recorder,
+            grid,
+            parked: None,
+            host_time,
+            last_tick: now.wall,
+            last_snapshot: (at, now.cpu),
+            stored: 0,
+            retention,
+            limit_told: false,
+        };
+        History {
+            dir: dir.to_owned(),
+            manifest,
+            machine,
+            live: Some(live),
+            at_live: true,
+            log: None,
+            checkpoints,
+            end: at,
+            branch: None,
+        }
     }
 
     /// Opens a recording at its beginning, to be replayed.
@@ -317,7 +348,7 @@ impl History {
             });
             live.stored = stored;
         }
-        Ok(())
+        self.rotate()
     }
 
     /// Runs on at the live end. Returns also at least once a second or so of host time with `Reached`
@@ -371,17 +402,22 @@ impl History {
         let (at, time) = (self.machine.icount(), self.machine.time());
         // A snapshot is of the observe point; a run that ends while it idles, or behind a write, is past it.
         let observed = !self.machine.past_observe_point();
+        // What the disk has no room for keeps the log from being closed no more than it must.
+        let mut last = Ok(());
         if observed && self.checkpoints.list().last().is_none_or(|c| c.at < at) {
-            self.checkpoint(true)?;
+            last = self.checkpoint(true);
         }
+        let last = last.and_then(|()| self.retire_at_end());
         let Some(live) = self.live else {
             return Err(MachineError::Recording("this recording is complete".into()));
         };
         let position = live.door.position();
         let mut door = live.door;
         let finished = door.finish(at, time, end);
-        let checkpoints = live.recorder.finish()?;
+        let checkpoints = live.recorder.finish();
+        last?;
         finished?;
+        let checkpoints = checkpoints?;
         Ok(Finished {
             at,
             time,
@@ -482,7 +518,8 @@ impl Replay for History {
     }
 
     fn begin(&self) -> Icount {
-        Icount(0)
+        let log = self.log.as_ref().map_or(Icount(0), |log| log.begin().0);
+        self.checkpoints.at_or_above(log).map_or(Icount(0), |c| c.at)
     }
 
     fn end(&self) -> Icount {
@@ -526,7 +563,10 @@ impl Replay for History {
         {
             return branch.snapshot.at;
         }
-        self.checkpoints.at_or_below(at).map_or(Icount(0), |c| c.at)
+        let begin = self.begin();
+        self.checkpoints
+            .at_or_below(at)
+            .map_or(begin, |c| c.at.max(begin))
     }
 
     fn restore_anchor(&mut self, at: Icount) -> Result<(), MachineError> {
@@ -537,8 +577,7 @@ impl Replay for History {
         }
         self.go_back()?;
         let checkpoint = self.checkpoints.load(at)?;
-        let position: LogPosition =
-            postcard::from_bytes(&checkpoint.log_position).map_err(|e| MachineError::State(e.to_string()))?;
+        let position = log_position(&checkpoint.log_position)?;
         let snapshot = Snapshot {
             at,
             tree: checkpoint.tree,

@@ -349,6 +349,11 @@ impl Machine {
             word[..len].copy_from_slice(&bytes[..len]);
             text += &format!(" {}={:#x}", info.name, u64::from_le_bytes(word));
         }
+        self.note(text);
+    }
+
+    /// Something that the user should know.
+    pub(crate) fn note(&mut self, text: String) {
         if self.sys.notes.len() < MOST_NOTES {
             self.sys.notes.push_back(text);
         }

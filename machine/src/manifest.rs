@@ -107,13 +107,13 @@ impl Manifest {
             )));
         }
         let manifest: Manifest = serde_json::from_str(&text).map_err(damaged)?;
-        manifest.config.check()?;
         if hash(&manifest.config) != manifest.config_hash {
             return Err(MachineError::Recording(format!(
                 "{} is damaged: the machine's configuration isn't the one that was recorded",
                 path.display()
             )));
         }
+        manifest.config.check()?;
         Ok(manifest)
     }
 

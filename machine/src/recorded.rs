@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use icount::{Door, DoorError, Icount, LogReader, Replaying};
-use snapshot::Checkpoints;
+use icount::{Door, DoorError, Icount, LogPosition, LogReader, Replaying};
+use snapshot::{CheckpointInfo, Checkpoints, Tree};
 
-use crate::board::{self, Images};
+use crate::board;
 use crate::engine::Engine;
 use crate::error::MachineError;
 use crate::history::{History, events_path};
@@ -29,7 +29,9 @@ impl Recorded {
     /// It is damaged, or of another version.
     pub fn open(dir: &Path) -> Result<Recorded, MachineError> {
         let manifest = Manifest::read(dir)?;
-        manifest.check_model()?;
+        manifest
+            .check_model()
+            .map_err(|error| MachineError::Recording(format!("{}: {error}", dir.display())))?;
         let log = Arc::new(LogReader::open(&events_path(dir)).map_err(DoorError::from)?);
         let checkpoints = Checkpoints::open(dir)?;
         Ok(Recorded {
@@ -57,31 +59,49 @@ impl Recorded {
         engine: Engine,
         around: impl FnOnce(Box<dyn Door + Send>) -> Box<dyn Door + Send>,
     ) -> Result<History, MachineError> {
-        let first = self.checkpoints.at(Icount(0)).ok_or_else(|| {
-            MachineError::Recording(format!(
-                "{} has no snapshot of the power-on state; it can't be replayed",
-                self.dir.display()
-            ))
-        })?;
+        let first = self.first()?;
         let first = self.checkpoints.load(first.at)?;
-        let mut images = Images::new();
         let store = self.checkpoints.store().clone();
-        first.tree.for_each::<MachineError>(|key, page| {
-            if let Some(addr) = board::page_address(&self.manifest.config, key)? {
-                images.push((addr, page.load(&store)?.to_vec()));
-            }
-            Ok(())
-        })?;
+        let images = self
+            .power_on()?
+            .map(|tree| board::images(&self.manifest.config, &tree, &store))
+            .transpose()?;
         let door = around(Box::new(Replaying::new(Arc::clone(&self.log))));
-        let mut machine = board::build(&self.manifest.config, images, door, engine)?;
-        // The machine just built is the snapshot's: compare by content once.
+        let mut machine = board::rebuild(&self.manifest.config, images, door, engine)?;
+        // At power-on the machine just built is the snapshot's: compare by content once.
         let begin = Snapshot {
-            at: Icount(0),
+            at: first.info.at,
             tree: first.tree,
             state: Arc::new(first.state),
         };
         machine.restore(&begin, &store)?;
+        let position = log_position(&first.log_position)?;
+        machine.seek_door(position)?;
         Ok(History::replaying(self, machine))
+    }
+
+    /// The first snapshot from which the log goes on: where the recording begins.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn first(&self) -> Result<CheckpointInfo, MachineError> {
+        let (begin, _) = self.log.begin();
+        self.checkpoints.at_or_above(begin).ok_or_else(|| {
+            let what = if begin == Icount(0) {
+                "the power-on state".to_owned()
+            } else {
+                format!("icount {begin}, where its log begins, or later")
+            };
+            MachineError::Recording(format!(
+                "{} has no snapshot of {what}; it can't be replayed",
+                self.dir.display()
+            ))
+        })
+    }
+
+    /// What was in memory at power-on, if the recording has it.
+    pub(crate) fn power_on(&self) -> Result<Option<Tree>, MachineError> {
+        Ok(self.checkpoints.power_on()?.map(|checkpoint| checkpoint.tree))
     }
 
     /// The recording's folder.
@@ -103,4 +123,9 @@ impl Recorded {
     pub fn checkpoints(&self) -> &Checkpoints {
         &self.checkpoints
     }
+}
+
+/// Where the log stood at a snapshot.
+pub(crate) fn log_position(bytes: &[u8]) -> Result<LogPosition, MachineError> {
+    postcard::from_bytes(bytes).map_err(|e| MachineError::State(e.to_string()))
 }

@@ -123,6 +123,7 @@ impl Run {
             host_time: Box::new(HostNow::default),
             origin: BTreeMap::new(),
             fsync: false,
+            retention: Default::default(),
         };
         let engine = Engine::new(self.kind).unwrap();
         let door = Box::new(self.door);
@@ -539,6 +540,7 @@ fn options() -> RecordOptions {
         host_time: Box::new(HostNow::default),
         origin: BTreeMap::new(),
         fsync: false,
+        retention: Default::default(),
     }
 }
 

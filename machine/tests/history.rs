@@ -51,6 +51,7 @@ fn begin(dir: &Path, guest: &firmware::Guest, harts: u8, k: u32) -> History {
         host_time: Box::new(HostNow::default),
         origin: BTreeMap::new(),
         fsync: false,
+        retention: Default::default(),
     };
     let images = vec![(guest.load, guest.image.clone())];
     let door = Box::new(ScriptedDoor::new());

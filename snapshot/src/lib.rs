@@ -22,11 +22,12 @@
 //! against its hash whenever it's read; no file's contents make this crate panic or allocate without bound. The files' layout
 //! is in docs/format.md, and at the top of `pack` and `checkpoint`.
 //!
-//! Not here: deleting pages that only dropped checkpoints name; appending to a recording that was closed.
+//! Not here: appending to a recording that was closed.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod checkpoint;
+mod copy;
 mod error;
 pub mod grid;
 mod ladder;
@@ -35,11 +36,13 @@ mod pack;
 mod page;
 mod recorder;
 mod replay;
+mod retain;
 mod store;
 mod timeline;
 mod tree;
 
 pub use checkpoint::{Checkpoint, CheckpointInfo, Checkpoints, MAX_LOG_POSITION, MAX_STATE};
+pub use copy::{Figures, copy_checkpoints};
 pub use error::{Result, SnapshotError};
 pub use node::KEY_BITS;
 pub use page::{PAGE_SIZE, Page, PageId, PageRef, PageSource, Root, Spares, ZERO_PAGE, whole_root};

@@ -11,6 +11,7 @@
 //! u8 'N' | u8 shift | u64 base (LE) | u16 slots (LE) | 32 bytes for each slot that is set
 //! ```
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -253,6 +254,37 @@ impl Node {
     pub(crate) fn surely_same(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
             || matches!((self.hash.get(), other.hash.get()), (Some(a), Some(b)) if a == b)
+    }
+
+    /// Adds the ids of this node and of all nodes and pages below it; what is below a node that is known already is known too.
+    pub(crate) fn mark(&self, known: &mut BTreeSet<PageId>) -> Result<()> {
+        if !known.insert(PageId(self.hash().0)) {
+            return Ok(());
+        }
+        match &self.body()?.kids {
+            Kids::Leaves(kids) => known.extend(kids.iter().map(|kid| kid.id())),
+            Kids::Nodes(kids) => kids.iter().try_for_each(|kid| kid.mark(known))?,
+        }
+        Ok(())
+    }
+
+    /// How many pages hang below it; `counted` knows that of nodes seen before.
+    pub(crate) fn count(&self, counted: &mut BTreeMap<Root, u64>) -> Result<u64> {
+        if let Some(count) = counted.get(&self.hash()) {
+            return Ok(*count);
+        }
+        let count = match &self.body()?.kids {
+            Kids::Leaves(kids) => kids.len() as u64,
+            Kids::Nodes(kids) => {
+                let mut sum = 0;
+                for kid in kids {
+                    sum += kid.count(counted)?;
+                }
+                sum
+            }
+        };
+        counted.insert(self.hash(), count);
+        Ok(count)
     }
 
     /// Hands each node below (and this one) that was made and not handed out before to `emit`, children first.

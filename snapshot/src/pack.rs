@@ -22,7 +22,7 @@ use crate::error::{Result, SnapshotError};
 use crate::node::MAX_NODE;
 use crate::page::{PAGE_SIZE, Page, PageId};
 
-/// The version of the format of packs and checkpoints.
+/// The version of the format of packs.
 pub(crate) const VERSION: u16 = 1;
 
 /// A pack is closed and the next begun at this size.
@@ -114,9 +114,10 @@ pub(crate) fn file_head() -> [u8; FILE_HEAD as usize] {
 
 /// A frame's header, checked.
 pub(crate) struct FrameHead {
-    kind: Kind,
+    pub(crate) kind: Kind,
     packed: bool,
-    raw: usize,
+    /// Bytes of its blocks, unpacked.
+    pub(crate) raw: usize,
     stored: usize,
     pub(crate) ids: Vec<PageId>,
 }

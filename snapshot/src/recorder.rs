@@ -19,7 +19,7 @@ use icount::{Icount, VirtualTime};
 
 use crate::checkpoint::{CheckpointWriter, Checkpoints, Info, MAX_LOG_POSITION, MAX_STATE, StoredState};
 use crate::error::{Result, SnapshotError};
-use crate::pack::{Group, MAX_COUNT, Unpacked};
+use crate::pack::{Group, MAX_COUNT, PACK_BYTES, Unpacked};
 use crate::page::{PageId, PageRef, PageSource, Root, Spares, whole_root};
 use crate::store::{PackEnd, PackWriter, Store, lock};
 use crate::tree::{Edit, Tree};
@@ -52,6 +52,8 @@ pub struct RecorderOptions {
     pub level: i32,
     /// Pages on the way to the disk above which `take` waits.
     pub pages_in_flight: usize,
+    /// A pack is closed at this size. What is thrown away is thrown away in whole packs.
+    pub pack_bytes: u64,
     /// Whether to wait for the disk before a checkpoint is listed (for power cuts; a killed process loses nothing).
     pub durable: bool,
     /// Where pages come from that are only named, when a branch begins with its parent's.
@@ -65,6 +67,7 @@ impl Default for RecorderOptions {
             group: 16,
             level: 1,
             pages_in_flight: 1 << 16,
+            pack_bytes: PACK_BYTES,
             durable: false,
             parent: None,
         }
@@ -171,11 +174,16 @@ impl Drop for Ends {
 enum Job {
     Take(Taken),
     Drop(Vec<Icount>),
+    Retain { from: Icount, squeeze: bool },
     Flush(Sender<()>),
 }
 
-enum ToWrite {
+pub(crate) enum ToWrite {
     Frame(u32, Receiver<Vec<u8>>),
+    /// A frame of blocks that were in an older one.
+    Moved(u32, Receiver<Vec<u8>>, Vec<PageId>),
+    /// Nothing that is needed is in packs before this one.
+    FirstPack(u32),
     Checkpoint {
         info: Info,
         state: StoredState,
@@ -214,7 +222,7 @@ impl Recorder {
         let store = Store::create(dir)?;
         let writer = CheckpointWriter::create(dir, store.clone(), options.durable)?;
         let checkpoints = writer.list().clone();
-        let packs = PackWriter::new(store.clone(), options.durable);
+        let packs = PackWriter::new(store.clone(), options.pack_bytes, options.durable);
         let (flight, failure) = (Arc::<Flight>::default(), Failure::default());
         let spares = Spares::default();
         let written = Written(Arc::new(Growing {
@@ -248,6 +256,9 @@ impl Recorder {
         let fail = Arc::clone(&failure);
         let hash = Hash {
             tree: Tree::new(),
+            checkpoints: checkpoints.clone(),
+            needed: 0,
+            pack_bytes: options.pack_bytes,
             store,
             parent,
             group,
@@ -319,6 +330,13 @@ impl Recorder {
     pub fn drop_checkpoints(&mut self, at: Vec<Icount>) -> Result<()> {
         self.check()?;
         self.send(Job::Drop(at))
+    }
+
+    /// Throws away the checkpoints before `from` (not the last one, and not what was in memory at power-on), and from time to time the
+    /// pages that only they had: when as much is not needed as is needed, or now if `squeeze`.
+    pub fn retain(&mut self, from: Icount, squeeze: bool) -> Result<()> {
+        self.check()?;
+        self.send(Job::Retain { from, squeeze })
     }
 
     /// What is on the way to the disk.
@@ -410,14 +428,18 @@ fn name(
     Ok(edits)
 }
 
-struct Hash {
+pub(crate) struct Hash {
     tree: Tree,
-    store: Store,
+    pub(crate) checkpoints: Checkpoints,
+    /// Bytes of the store when all that was in it was needed.
+    pub(crate) needed: u64,
+    pub(crate) pack_bytes: u64,
+    pub(crate) store: Store,
     parent: Option<Store>,
-    group: usize,
+    pub(crate) group: usize,
     level: i32,
     to_pack: Sender<ToPack>,
-    to_write: Sender<ToWrite>,
+    pub(crate) to_write: Sender<ToWrite>,
     spares: Spares,
     failure: Failure,
 }
@@ -428,6 +450,14 @@ impl Hash {
             let message = match job {
                 Job::Drop(at) => ToWrite::Drop(at),
                 Job::Flush(done) => ToWrite::Flush(done),
+                Job::Retain { from, squeeze } => {
+                    if lock(&self.failure).is_none()
+                        && let Err(error) = self.retain(from, squeeze)
+                    {
+                        lock(&self.failure).get_or_insert(error);
+                    }
+                    continue;
+                }
                 Job::Take(taken) => {
                     let pages = taken.dirty.len();
                     let failed = lock(&self.failure).is_some();
@@ -515,6 +545,24 @@ impl Hash {
         Ok((info, StoredState::new(state, self.level)))
     }
 
+    /// Whether an earlier job has failed, in a thread behind this one.
+    pub(crate) fn has_failed(&self) -> bool {
+        lock(&self.failure).is_some()
+    }
+
+    /// Blocks that are in an older frame, in one of their own.
+    pub(crate) fn move_frame(&self, ids: Vec<PageId>, group: Group) -> Result<()> {
+        let number = self.store.announce_moved();
+        let (out, packed) = bounded(1);
+        let moved = ids.clone();
+        self.to_pack
+            .send((Unpacked { ids, group }, out))
+            .map_err(|_| SnapshotError::Stopped)?;
+        self.to_write
+            .send(ToWrite::Moved(number, packed, moved))
+            .map_err(|_| SnapshotError::Stopped)
+    }
+
     fn frame(&self, ids: Vec<PageId>, group: Group) -> Result<()> {
         let number = self.store.announce(&ids);
         let (out, packed) = bounded(1);
@@ -542,7 +590,11 @@ impl Write {
         for message in write_in {
             let pages = match &message {
                 ToWrite::Checkpoint { pages, .. } | ToWrite::Failed { pages } => Some(*pages),
-                ToWrite::Frame(..) | ToWrite::Drop(_) | ToWrite::Flush(_) => None,
+                ToWrite::Frame(..)
+                | ToWrite::Moved(..)
+                | ToWrite::FirstPack(_)
+                | ToWrite::Drop(_)
+                | ToWrite::Flush(_) => None,
             };
             let failed = lock(&self.failure).is_some();
             if let Err(error) = if failed { Ok(()) } else { self.one(message) } {
@@ -562,7 +614,18 @@ impl Write {
             ToWrite::Frame(number, packed) => {
                 let frame = packed.recv().map_err(|_| SnapshotError::Stopped)?;
                 self.written.0.change(|grown| grown.bytes += frame.len() as u64);
-                self.packs.append(number, &frame)
+                self.packs.append(number, &frame, &[])
+            }
+            ToWrite::Moved(number, packed, ids) => {
+                let frame = packed.recv().map_err(|_| SnapshotError::Stopped)?;
+                self.packs.append(number, &frame, &ids)
+            }
+            ToWrite::FirstPack(first) => {
+                // On the disk before the list says so, and that before what it replaces is gone.
+                self.packs.sync_now()?;
+                self.checkpoints.compact(first, self.packs.end())?;
+                self.packs.remove_before(first);
+                Ok(())
             }
             ToWrite::Checkpoint {
                 mut info,

@@ -7,7 +7,7 @@
 //! On open the index is rebuilt from the frames' headers. A frame that is cut short ends its pack; blocks are
 //! checked against their ids each time they are read, so damage is an error that names the file and offset.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::error::{Result, SnapshotError};
 use crate::node::NodeSource;
-use crate::pack::{self, FILE_HEAD, Group, PACK_BYTES, Pack, pack_path};
+use crate::pack::{self, FILE_HEAD, FrameHead, Group, Pack, pack_path};
 use crate::page::{Page, PageId, PageSource};
 
 /// Decompressed groups that are kept in memory.
@@ -40,7 +40,7 @@ type Found = Vec<(PageId, (u32, u16))>;
 struct Index {
     /// Frame and place in it of each block.
     blocks: BTreeMap<PageId, (u32, u16)>,
-    frames: Vec<Frame>,
+    frames: Frames,
     packs: BTreeMap<u32, Arc<Pack>>,
 }
 
@@ -48,6 +48,41 @@ struct Index {
 struct Frame {
     pack: u32,
     at: u64,
+}
+
+/// Frames by their numbers, which ascend along the packs; those of packs that are gone are forgotten.
+#[derive(Default)]
+struct Frames {
+    first: u32,
+    list: VecDeque<Frame>,
+}
+
+impl Frames {
+    fn get(&self, number: u32) -> Option<&Frame> {
+        self.list.get(number.checked_sub(self.first)? as usize)
+    }
+
+    fn get_mut(&mut self, number: u32) -> Option<&mut Frame> {
+        self.list.get_mut(number.checked_sub(self.first)? as usize)
+    }
+
+    /// Adds one; its number.
+    fn push(&mut self, frame: Frame) -> u32 {
+        self.list.push_back(frame);
+        self.first + (self.list.len() - 1) as u32
+    }
+
+    fn numbered(&self) -> impl Iterator<Item = (u32, &Frame)> {
+        (self.first..).zip(&self.list)
+    }
+
+    /// Forgets the frames of the packs before `pack`.
+    fn remove_before(&mut self, pack: u32) {
+        while self.list.front().is_some_and(|frame| frame.pack < pack) {
+            self.list.pop_front();
+            self.first += 1;
+        }
+    }
 }
 
 /// A frame that has a number and isn't written yet.
@@ -117,12 +152,12 @@ impl Store {
     /// Opens the store of the recording in `dir` to read. Damage of packs doesn't prevent it: see
     /// [`damage`](Self::damage).
     pub fn open_read(dir: &Path) -> Result<Self> {
-        Ok(Self::open_until(dir, None)?.0)
+        Ok(Self::open_until(dir, 0, None)?.0)
     }
 
-    /// Opens the store and tells up to where its packs are whole. A torn end after `needed`, the end of
+    /// Opens the store and tells up to where its packs, from `first` on, are whole. A torn end after `needed`, the end of
     /// the last checkpoint, is no damage.
-    pub(crate) fn open_until(dir: &Path, needed: Option<PackEnd>) -> Result<(Self, PackEnd)> {
+    pub(crate) fn open_until(dir: &Path, first: u32, needed: Option<PackEnd>) -> Result<(Self, PackEnd)> {
         let packs = dir.join("packs");
         let mut numbers: Vec<u32> = fs::read_dir(&packs)
             .map_err(SnapshotError::io("list folder", &packs))?
@@ -136,7 +171,7 @@ impl Store {
             .filter(|n| n.at > 0)
             .map(|n| n.pack)
             .max(numbers.last().copied());
-        for n in last.map_or(0..0, |l| 0..l.saturating_add(1)) {
+        for n in last.map_or(0..0, |l| first..l.saturating_add(1)) {
             let path = pack_path(&packs, n);
             let scanned = if numbers.binary_search(&n).is_ok() {
                 let mut at = 0;
@@ -219,16 +254,22 @@ impl Store {
         Ok(pages.into_iter().flatten().collect())
     }
 
+    /// Bytes of the packs.
+    pub fn bytes(&self) -> u64 {
+        let packs: Vec<Arc<Pack>> = self.read().packs.values().cloned().collect();
+        packs.iter().map(|pack| pack.size().unwrap_or(0)).sum()
+    }
+
     /// The number of frames that the store was opened with.
     pub fn frames(&self) -> usize {
-        self.read().frames.len()
+        self.read().frames.list.len()
     }
 
     /// Reads a frame, by its number, and checks each of its blocks against its id: how many these are.
     pub fn check_frame(&self, number: usize) -> Result<usize> {
         let (frame, pack) = {
             let index = self.read();
-            let found = index.frames.get(number).copied();
+            let found = index.frames.get(number as u32).copied();
             match found.and_then(|frame| Some((frame, index.packs.get(&frame.pack).cloned()?))) {
                 Some(found) => found,
                 None => return Ok(0),
@@ -275,7 +316,7 @@ impl Store {
         let (number, slot, frame, pack) = {
             let index = self.read();
             let &(number, slot) = index.blocks.get(&id).ok_or_else(unknown)?;
-            let frame = *index.frames.get(number as usize).ok_or_else(unknown)?;
+            let frame = *index.frames.get(number).ok_or_else(unknown)?;
             (
                 number,
                 slot,
@@ -307,17 +348,139 @@ impl Store {
     /// Gives a new frame its number and enters its blocks.
     pub(crate) fn announce(&self, ids: &[PageId]) -> u32 {
         let mut index = self.write();
-        let number = index.frames.len() as u32;
-        index.frames.push(UNWRITTEN);
+        let number = index.frames.push(UNWRITTEN);
         for (slot, id) in ids.iter().enumerate() {
             index.blocks.insert(*id, (number, slot as u16));
         }
         number
     }
 
-    fn written(&self, number: u32, frame: Frame) {
-        if let Some(slot) = self.write().frames.get_mut(number as usize) {
+    /// Gives a new frame its number for blocks that are in an older one: they are found there until it is written.
+    pub(crate) fn announce_moved(&self) -> u32 {
+        self.write().frames.push(UNWRITTEN)
+    }
+
+    fn written(&self, number: u32, frame: Frame, moved: &[PageId]) {
+        let mut index = self.write();
+        if let Some(slot) = index.frames.get_mut(number) {
             *slot = frame;
+        }
+        for (slot, id) in moved.iter().enumerate() {
+            index.blocks.insert(*id, (number, slot as u16));
+        }
+    }
+
+    /// About how many bytes these blocks take: each its part of its frame.
+    pub(crate) fn bytes_of(&self, ids: &BTreeSet<PageId>) -> Result<u64> {
+        let mut bytes = 0;
+        for pack in self.packs() {
+            let file = self.read().packs.get(&pack).cloned();
+            for (number, own) in self.frames_of(pack)? {
+                let frame = self.read().frames.get(number).copied();
+                if let (Some(file), Some(frame)) = (&file, frame) {
+                    let head = file.frame_head(frame.at)?;
+                    let needed = own.iter().filter(|id| ids.contains(id)).count() as u64;
+                    bytes += head.len() * needed / head.ids.len().max(1) as u64;
+                }
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Pages, nodes, and the bytes of both before they were compressed.
+    pub(crate) fn totals(&self) -> Result<(u64, u64, u64)> {
+        let (mut pages, mut nodes, mut raw) = (0, 0, 0);
+        for pack in self.packs() {
+            let file = self.read().packs.get(&pack).cloned();
+            let frames: Vec<u64> = {
+                let index = self.read();
+                let own = index.frames.numbered().filter(|(_, frame)| frame.pack == pack);
+                own.map(|(_, frame)| frame.at).collect()
+            };
+            for at in frames {
+                let Some(file) = &file else { continue };
+                let head = file.frame_head(at)?;
+                raw += head.raw as u64;
+                let blocks = head.ids.len() as u64;
+                match head.kind {
+                    pack::Kind::Pages => pages += blocks,
+                    pack::Kind::Nodes => nodes += blocks,
+                }
+            }
+        }
+        Ok((pages, nodes, raw))
+    }
+
+    /// The packs, first to last.
+    pub(crate) fn packs(&self) -> Vec<u32> {
+        self.read().packs.keys().copied().collect()
+    }
+
+    /// The frames of a pack, with those of their blocks that are found there.
+    pub(crate) fn frames_of(&self, pack: u32) -> Result<Vec<(u32, Vec<PageId>)>> {
+        let (numbers, file) = {
+            let index = self.read();
+            let numbers = index.frames.numbered().filter(|(_, frame)| frame.pack == pack);
+            let numbers: Vec<(u32, u64)> = numbers.map(|(number, frame)| (number, frame.at)).collect();
+            (numbers, index.packs.get(&pack).cloned())
+        };
+        let Some(file) = file else { return Ok(Vec::new()) };
+        let mut frames = Vec::new();
+        for (number, at) in numbers {
+            let FrameHead { mut ids, .. } = file.frame_head(at)?;
+            let index = self.read();
+            ids.retain(|id| index.blocks.get(id).is_some_and(|(frame, _)| *frame == number));
+            frames.push((number, ids));
+        }
+        Ok(frames)
+    }
+
+    /// Blocks that nobody names any more: if one comes again, it is new.
+    pub(crate) fn forget(&self, ids: &[PageId]) {
+        let mut index = self.write();
+        for id in ids {
+            index.blocks.remove(id);
+        }
+    }
+
+    /// The block of an id, whatever it is.
+    pub(crate) fn block(&self, id: PageId) -> Result<Block> {
+        let (frame, slot, group) = self.find(id)?;
+        let block = match &*group {
+            Group::Pages(pages) => pages.get(slot).cloned().map(Block::Page),
+            Group::Nodes(nodes) => nodes.get(slot).cloned().map(Block::Node),
+        };
+        block
+            .filter(|block| block.id() == id)
+            .ok_or_else(|| self.mismatch(frame, id))
+    }
+
+    /// Forgets the packs before `first`, and removes them. What can't be removed stays, unread.
+    fn remove_before(&self, first: u32) {
+        let gone: Vec<u32> = {
+            let mut index = self.write();
+            let gone: Vec<u32> = index.packs.range(..first).map(|(number, _)| *number).collect();
+            index.packs.retain(|number, _| *number >= first);
+            index.frames.remove_before(first);
+            gone
+        };
+        for number in gone {
+            let _ = fs::remove_file(pack_path(&self.0.dir, number));
+        }
+    }
+}
+
+/// A page or a node.
+pub(crate) enum Block {
+    Page(Arc<Page>),
+    Node(Arc<[u8]>),
+}
+
+impl Block {
+    fn id(&self) -> PageId {
+        match self {
+            Self::Page(page) => PageId::of(page),
+            Self::Node(node) => PageId(*blake3::hash(node).as_bytes()),
         }
     }
 }
@@ -358,8 +521,7 @@ impl Index {
                     "the file ends in the middle of a frame",
                 ));
             }
-            let frame = self.frames.len() as u32;
-            self.frames.push(Frame {
+            let frame = self.frames.push(Frame {
                 pack: number,
                 at: *end,
             });
@@ -377,42 +539,57 @@ pub(crate) struct PackWriter {
     file: Option<File>,
     path: PathBuf,
     end: PackEnd,
+    /// A pack is closed, and the next begun, at this size.
+    pack_bytes: u64,
+    /// Whether the open pack has blocks whose older copy may be removed.
+    moved: bool,
     /// Whether to wait for the disk before anything names what was written.
     durable: bool,
 }
 
 impl PackWriter {
-    pub(crate) fn new(store: Store, durable: bool) -> Self {
+    pub(crate) fn new(store: Store, pack_bytes: u64, durable: bool) -> Self {
         Self {
             store,
             file: None,
             path: PathBuf::new(),
             end: PackEnd::default(),
+            pack_bytes,
+            moved: false,
             durable,
         }
     }
 
-    /// Appends the frame that was announced as `number`.
-    pub(crate) fn append(&mut self, number: u32, frame: &[u8]) -> Result<()> {
-        if self.file.is_none() || self.end.at >= PACK_BYTES {
+    /// Appends the frame that was announced as `number`; the blocks that `moved` names are found in it from now on.
+    pub(crate) fn append(&mut self, number: u32, frame: &[u8], moved: &[PageId]) -> Result<()> {
+        if self.file.is_none() || self.end.at >= self.pack_bytes {
             self.next_pack()?;
         }
-        if let Some(file) = &mut self.file {
-            file.write_all(frame)
-                .map_err(SnapshotError::io("append to", &self.path))?;
+        if let Some(file) = &mut self.file
+            && let Err(source) = file.write_all(frame)
+        {
+            // Best effort: what stays of a torn frame is left out on open.
+            let _ = file.set_len(self.end.at);
+            return Err(SnapshotError::io("append to", &self.path)(source));
         }
+        self.moved |= !moved.is_empty();
         self.store.written(
             number,
             Frame {
                 pack: self.end.pack,
                 at: self.end.at,
             },
+            moved,
         );
         self.end.at += frame.len() as u64;
         Ok(())
     }
 
     fn next_pack(&mut self) -> Result<()> {
+        if self.moved {
+            self.sync_now()?;
+            self.moved = false;
+        }
         self.sync()?;
         let number = if self.file.is_some() {
             self.end.pack + 1
@@ -438,6 +615,19 @@ impl PackWriter {
     /// Everything appended so far lies before this.
     pub(crate) fn end(&self) -> PackEnd {
         self.end
+    }
+
+    /// Removes the packs before `first`, when nothing names them any more.
+    pub(crate) fn remove_before(&self, first: u32) {
+        self.store.remove_before(first);
+    }
+
+    /// Waits until what was appended is on the disk.
+    pub(crate) fn sync_now(&self) -> Result<()> {
+        match &self.file {
+            Some(file) => file.sync_data().map_err(SnapshotError::io("sync", &self.path)),
+            None => Ok(()),
+        }
     }
 
     /// Waits until what was appended is on the disk, if that was asked for.

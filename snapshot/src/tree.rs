@@ -42,6 +42,10 @@ impl Tree {
         Self((root != Self::empty_root()).then(|| Node::stored(root, None, source)))
     }
 
+    pub(crate) fn top(&self) -> Option<&Arc<Node>> {
+        self.0.as_ref()
+    }
+
     /// Whether every page is zero.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()

@@ -101,7 +101,7 @@ fn recordings_that_are_damaged_or_of_another_version() {
     // Another model: it can be read, not replayed.
     place.file(
         "a.tick/manifest.json",
-        manifest.replace("\"model\": 2", "\"model\": 99"),
+        manifest.replace(&format!("\"model\": {}", machine::MODEL_VERSION), "\"model\": 99"),
     );
     place
         .run(&["replay", "a.tick"])

@@ -238,3 +238,127 @@ fn a_packed_recording_is_the_recording() {
         .filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().starts_with('.'));
     assert_eq!(left.count(), 0);
 }
+
+#[test]
+fn parts_and_fewer_snapshots() {
+    let place = Place::new();
+    place.demo("a.tick");
+    let cut = [
+        "cut",
+        "a.tick",
+        "--from",
+        "3_000_000",
+        "--to",
+        "4000000",
+        "-o",
+        "b.tick",
+    ];
+    place
+        .run(&cut)
+        .exits(0)
+        .says(&["1000000 steps from icount 3000000 to 4000000"]);
+    for command in [&["verify", "b.tick"][..], &["replay", "b.tick"]] {
+        place.run(command).exits(0).says(&[" 1000000 steps", "all equal"]);
+    }
+    let info = json(&place.run(&["info", "b.tick", "--json"]).exits(0));
+    assert_eq!(
+        (&info["begin"], &info["steps"]),
+        (&3_000_000.into(), &4_000_000.into())
+    );
+    assert!(info["pages"].as_u64() > info["different_pages"].as_u64());
+    assert!(info["unpacked_bytes"].as_u64() > info["packed_bytes"].as_u64());
+    place.run(&["info", "b.tick"]).exits(0).says(&[
+        "1000000, from icount 3000000 to 4000000",
+        "stored once",
+        "to 1",
+    ]);
+    let log = |name: &str, range: [&str; 2]| {
+        let ran = place.run(&["log", name, "--from", range[0], "--to", range[1], "--json"]);
+        ran.exits(0).out
+    };
+    assert_eq!(
+        log("a.tick", ["3000000", "3999999"]),
+        log("b.tick", ["0", "3999999"])
+    );
+    place
+        .run(&["symbols", "b.tick", "-o", "x", "--at", "50%"])
+        .refuses(1, &["icount 3500000"]);
+    place.run(&["diff", "-q", "b.tick", "b.tick"]).exits(0);
+    place.run(&cut).refuses(1, &["b.tick exists"]);
+    place
+        .run(&["cut", "a.tick", "--from", "9e9", "-o", "c.tick"])
+        .refuses(2, &["the recording ends at"]);
+    place
+        .run(&["cut", "b.tick", "--from", "5", "-o", "c.tick"])
+        .refuses(2, &["the recording begins at 3000000"]);
+    place
+        .run(&["cut", "a.tick", "--from", "50%", "--to", "50%", "-o", "c.tick"])
+        .refuses(1, &["no part"]);
+
+    let snapshots = |name: &str| place.run(&["snapshots", name]).exits(0).out.lines().count();
+    assert_eq!(snapshots("a.tick"), 9);
+    place
+        .run(&["prune", "a.tick", "--keep-every", "3e6", "-o", "p.tick"])
+        .exits(0);
+    assert_eq!(snapshots("p.tick"), 4);
+    place
+        .run(&["verify", "p.tick"])
+        .exits(0)
+        .says(&["in 3 segments", "all equal"]);
+    place.run(&["diff", "-q", "a.tick", "p.tick"]).exits(0);
+    place
+        .run(&["prune", "p.tick", "--keep-every", "9e9"])
+        .exits(0)
+        .says(&["2 of 4 snapshots left"]);
+    place
+        .run(&["replay", "-q", "p.tick"])
+        .exits(0)
+        .says(&["2 roots, all equal"]);
+    place
+        .run(&["prune", "a.tick", "--max-size", "4M"])
+        .exits(0)
+        .says(&["9 of 9"]);
+    place.run(&["prune", "a.tick"]).refuses(2, &["--keep-every"]);
+    place
+        .run(&["record", "-o", "x", "--kernel", "demo.elf", "--max-size", "1M"])
+        .refuses(2, &["4M"]);
+    place
+        .run(&[
+            "record",
+            "-o",
+            "x",
+            "--kernel",
+            "demo.elf",
+            "--flight-recorder",
+            "10",
+        ])
+        .refuses(2, &["1000000"]);
+
+    let arguments = [
+        "record", "-o", "f.tick", "-m", "2M", "--bios", "none", "--kernel", "demo.elf",
+    ];
+    place
+        .run(
+            &[
+                &arguments[..],
+                &["--snapshot-every", "65536", "--flight-recorder", "1e6"],
+            ]
+            .concat(),
+        )
+        .exits(0);
+    let info = json(&place.run(&["info", "f.tick", "--json"]).exits(0));
+    let (begin, end) = (info["begin"].as_u64().unwrap(), info["steps"].as_u64().unwrap());
+    assert!((1_000_000..=1_250_000).contains(&(end - begin)), "{begin} {end}");
+    place.run(&["verify", "f.tick"]).exits(0).says(&["all equal"]);
+    place.run(&["pack", "f.tick", "-o", "f.tar"]).exits(0);
+    place.run(&["unpack", "f.tar", "-o", "g.tick"]).exits(0);
+    place
+        .run(&["replay", "-q", "g.tick"])
+        .exits(0)
+        .says(&["all equal"]);
+    place.run(&["prune", "g.tick", "--keep-every", "9e9"]).exits(0);
+    place
+        .run(&["verify", "g.tick"])
+        .exits(0)
+        .says(&["in 1 segments", "all equal"]);
+}

@@ -4,7 +4,7 @@
 //!   subject.rs   a guest with its machine and what is typed   echo.rs    a guest that answers the console
 //!   ways.rs      ways to run through positions                debian.rs  Debian's kernel as a subject
 //!   recorded.rs  recordings of subjects, seeks in them        load.rs    a host that is busy
-//!   semihosting.rs  a guest that asks a host
+//!   semihosting.rs  a guest that asks a host        faults.rs  recordings to which something happens
 //! ```
 //!
 //! The tests are in `tests/whole`; what takes longer than CI allows is `--bin campaign`. docs/testing.md
@@ -15,6 +15,7 @@
 
 pub mod debian;
 pub mod echo;
+pub mod faults;
 pub mod load;
 pub mod recorded;
 pub mod semihosting;

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use icount::{Body, Effect, End, Icount, LogReader};
-use machine::history::{Finished, RecordOptions, events_path};
+use machine::history::{Finished, RecordOptions, Retention, events_path};
 use machine::host::Stopwatch;
 use machine::{History, Timeline, TimelineOptions};
 use snapshot::RecorderOptions;
@@ -23,13 +23,31 @@ pub const NO_SNAPSHOTS: u32 = 62;
 /// # Errors
 /// The folder exists, or the machine can't be built.
 pub fn begin(subject: &Subject, dir: &Path, with: With, grid: Grid) -> Result<History> {
+    begin_keeping(subject, dir, with, grid, Retention::default())
+}
+
+/// The same, of which only the end is kept; in small packs, so that some go.
+///
+/// # Errors
+/// As for [`begin`].
+pub fn begin_keeping(
+    subject: &Subject,
+    dir: &Path,
+    with: With,
+    grid: Grid,
+    retention: Retention,
+) -> Result<History> {
     let watch = Stopwatch::start();
     let options = RecordOptions {
         grid,
-        recorder: RecorderOptions::default(),
+        recorder: RecorderOptions {
+            pack_bytes: retention.pack_bytes().map_or(256 << 20, |_| 64 << 10),
+            ..RecorderOptions::default()
+        },
         host_time: Box::new(move || watch.now()),
         origin: BTreeMap::from([("subject".into(), subject.name.clone())]),
         fsync: false,
+        retention,
     };
     let images = subject.images.clone();
     Ok(History::record(

@@ -112,6 +112,7 @@ impl Folder {
             host_time: Box::new(HostNow::default),
             origin: BTreeMap::new(),
             fsync: false,
+            retention: Default::default(),
         };
         let (config, images) = self.machine(harts);
         let door = Box::new(ScriptedDoor::new());

@@ -10,8 +10,10 @@ use crate::{BLOCK_SIZE, DebuggerWrite, End, Icount, Input, LOG_VERSION, VirtualT
 
 /// The first bytes of every log.
 pub const MAGIC: [u8; 8] = *b"TICKBKEV";
-/// Bytes of the file's head.
+/// Bytes of the head of a file that a run begins in (version 1).
 pub const FILE_HEAD: usize = 32;
+/// Bytes of the head of a file that begins later (version 2).
+pub const LATER_HEAD: usize = 72;
 /// Bytes of a frame's head.
 pub const FRAME_HEAD: usize = 16;
 /// The longest payload, so that a hostile length allocates nothing.
@@ -40,9 +42,39 @@ impl FrameKind {
     }
 }
 
+/// Where a file of the log begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begin {
+    pub ns_per_step: u64,
+    /// The file's number, as in its name.
+    pub segment: u32,
+    /// What stands before it.
+    pub base: Stand,
+}
+
+impl Begin {
+    /// Where a run begins.
+    pub const fn power_on(ns_per_step: u64) -> Self {
+        Self {
+            ns_per_step,
+            segment: 0,
+            base: Stand::ZERO,
+        }
+    }
+
+    /// Bytes of the head.
+    pub fn head_len(&self) -> usize {
+        if self.segment == 0 && self.base == Stand::ZERO {
+            FILE_HEAD
+        } else {
+            LATER_HEAD
+        }
+    }
+}
+
 /// The file's head, or why it is none.
 pub enum FileHead {
-    Valid { ns_per_step: u64 },
+    Valid(Begin),
     OtherVersion(u32),
     Invalid,
 }
@@ -56,32 +88,64 @@ fn word<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     out
 }
 
-pub fn encode_file_head(ns_per_step: u64) -> [u8; FILE_HEAD] {
-    let mut head = [0; FILE_HEAD];
-    head[..8].copy_from_slice(&MAGIC);
-    head[8..12].copy_from_slice(&LOG_VERSION.to_le_bytes());
-    head[12..16].copy_from_slice(&(FILE_HEAD as u32).to_le_bytes());
-    head[16..24].copy_from_slice(&ns_per_step.to_le_bytes());
-    let sum = crc32fast::hash(&head[..28]);
-    head[28..].copy_from_slice(&sum.to_le_bytes());
+pub fn encode_file_head(begin: &Begin) -> Vec<u8> {
+    let len = begin.head_len();
+    let mut head = Vec::with_capacity(len);
+    head.extend(MAGIC);
+    head.extend(if len == FILE_HEAD { 1u32 } else { LOG_VERSION }.to_le_bytes());
+    head.extend((len as u32).to_le_bytes());
+    head.extend(begin.ns_per_step.to_le_bytes());
+    head.extend(begin.segment.to_le_bytes());
+    if len == LATER_HEAD {
+        let Stand {
+            at,
+            time,
+            inputs,
+            effects,
+        } = begin.base;
+        head.extend([0; 4]);
+        for number in [at.0, time.0, inputs, effects] {
+            head.extend(number.to_le_bytes());
+        }
+        head.extend([0; 4]);
+    }
+    head.extend(crc32fast::hash(&head).to_le_bytes());
     head
 }
 
-pub fn decode_file_head(head: &[u8; FILE_HEAD]) -> FileHead {
-    if head[..8] != MAGIC {
+/// Reads a head from the first bytes of a file, as many as there are.
+pub fn decode_file_head(bytes: &[u8]) -> FileHead {
+    if bytes.len() < 12 || bytes[..8] != MAGIC {
         return FileHead::Invalid;
     }
-    let version = u32::from_le_bytes(word(head, 8));
-    if version != LOG_VERSION {
-        return FileHead::OtherVersion(version);
+    let len = match u32::from_le_bytes(word(bytes, 8)) {
+        1 => FILE_HEAD,
+        LOG_VERSION => LATER_HEAD,
+        version => return FileHead::OtherVersion(version),
+    };
+    let Some(head) = bytes.get(..len) else {
+        return FileHead::Invalid;
+    };
+    let number = |at| u64::from_le_bytes(word(head, at));
+    let mut begin = Begin::power_on(number(16));
+    let mut zeros = head[24..28].to_vec();
+    if len == LATER_HEAD {
+        begin.segment = u32::from_le_bytes(word(head, 24));
+        begin.base = Stand {
+            at: Icount(number(32)),
+            time: VirtualTime(number(40)),
+            inputs: number(48),
+            effects: number(56),
+        };
+        zeros = [&head[28..32], &head[64..68]].concat();
     }
-    let ns_per_step = u64::from_le_bytes(word(head, 16));
-    let sound = u32::from_le_bytes(word(head, 12)) as usize == FILE_HEAD
-        && head[24..28] == [0; 4]
-        && ns_per_step > 0
-        && u32::from_le_bytes(word(head, 28)) == crc32fast::hash(&head[..28]);
+    let sound = u32::from_le_bytes(word(head, 12)) as usize == len
+        && zeros.iter().all(|byte| *byte == 0)
+        && begin.ns_per_step > 0
+        && begin.head_len() == len
+        && u32::from_le_bytes(word(head, len - 4)) == crc32fast::hash(&head[..len - 4]);
     if sound {
-        FileHead::Valid { ns_per_step }
+        FileHead::Valid(begin)
     } else {
         FileHead::Invalid
     }
@@ -140,6 +204,14 @@ pub struct Stand {
 }
 
 impl Stand {
+    /// Before everything.
+    pub const ZERO: Self = Self {
+        at: Icount::ZERO,
+        time: VirtualTime::ZERO,
+        inputs: 0,
+        effects: 0,
+    };
+
     fn encode(&self, out: &mut Vec<u8>) {
         put(out, self.at.0);
         put(out, self.time.0);

@@ -7,14 +7,17 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::log::effects::BlockHead;
+use crate::log::files::Files;
 use crate::log::frame::{
-    FILE_HEAD, FRAME_HEAD, FileHead, Frame, Stand, decode_file_head, decode_frame, decode_frame_head,
+    Begin, FRAME_HEAD, FileHead, Frame, LATER_HEAD, Stand, decode_file_head, decode_frame, decode_frame_head,
 };
-use crate::{End, Icount, LogError, Recovered, VirtualTime};
+use crate::{End, LogError, Recovered};
 
 /// Where a frame's payload is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Extent {
+    /// The number of the file.
+    pub segment: u32,
     pub offset: u64,
     pub len: usize,
     /// Its checksum.
@@ -40,71 +43,187 @@ pub struct BlockEntry {
 #[derive(Clone, Debug)]
 pub struct Index {
     pub ns_per_step: u64,
+    /// The files whose frames were taken in, with what stands before each.
+    pub segments: Vec<(u32, Stand)>,
     /// Inputs and disk blocks in the order of the file, which is that of the run.
     pub inputs: Vec<InputEntry>,
-    /// Which of `inputs` are delivered ones, by their number.
+    /// Which of `inputs` are delivered ones, in order; the first one's number is the base's.
     pub delivered: Vec<usize>,
     /// Which of `inputs` has the content of a (drive, block).
     pub disk: BTreeMap<(u8, u64), usize>,
     pub blocks: Vec<BlockEntry>,
-    /// How many effects the blocks hold.
+    /// How many effects of the run stand before the end of the last block.
     pub effects: u64,
     /// The furthest position that is known, and how many effects stand before it.
     pub reached: Stand,
     pub end: Option<End>,
     /// Where the end frame is, if there is one.
     pub end_offset: u64,
-    /// Where the last whole valid frame ends.
+    /// Where, in the last file, the last whole valid frame ends.
     pub valid_len: u64,
+}
+
+/// Reads the head of a file.
+fn read_head(file: &File, path: &Path) -> Result<FileHead, LogError> {
+    let mut head = Vec::new();
+    let mut start = file;
+    start
+        .seek(SeekFrom::Start(0))
+        .and_then(|_| start.take(LATER_HEAD as u64).read_to_end(&mut head))
+        .map_err(|source| LogError::io(path, "read its head", source))?;
+    Ok(decode_file_head(&head))
 }
 
 impl Index {
     /// The index of a log without frames.
-    pub fn new(ns_per_step: u64) -> Self {
+    pub fn new(begin: &Begin) -> Self {
         Self {
-            ns_per_step,
+            ns_per_step: begin.ns_per_step,
+            segments: vec![(begin.segment, begin.base)],
             inputs: Vec::new(),
             delivered: Vec::new(),
             disk: BTreeMap::new(),
             blocks: Vec::new(),
-            effects: 0,
-            reached: Stand {
-                at: Icount::ZERO,
-                time: VirtualTime::ZERO,
-                inputs: 0,
-                effects: 0,
-            },
+            effects: begin.base.effects,
+            reached: begin.base,
             end: None,
             end_offset: 0,
-            valid_len: FILE_HEAD as u64,
+            valid_len: begin.head_len() as u64,
         }
     }
 
-    /// Reads the head of a file.
-    pub fn open(file: &File, path: &Path) -> Result<Self, LogError> {
-        let mut head = Vec::new();
-        let mut start = file;
-        start
-            .seek(SeekFrom::Start(0))
-            .and_then(|_| start.take(FILE_HEAD as u64).read_to_end(&mut head))
-            .map_err(|source| LogError::io(path, "read its head", source))?;
-        let not_a_log = || LogError::NotALog {
-            path: path.to_owned(),
-        };
-        let head: [u8; FILE_HEAD] = head.try_into().map_err(|_| not_a_log())?;
-        match decode_file_head(&head) {
-            FileHead::Valid { ns_per_step } => Ok(Self::new(ns_per_step)),
-            FileHead::OtherVersion(found) => Err(LogError::Version {
-                path: path.to_owned(),
-                found,
-            }),
-            FileHead::Invalid => Err(not_a_log()),
+    /// What stands before the first frame.
+    pub fn base(&self) -> Stand {
+        self.segments.first().map_or(Stand::ZERO, |(_, base)| *base)
+    }
+
+    /// The number of the last file.
+    pub fn segment(&self) -> u32 {
+        self.segments.last().map_or(0, |(segment, _)| *segment)
+    }
+
+    /// How many inputs of the run stand before the end.
+    pub fn input_count(&self) -> u64 {
+        self.base().inputs + self.delivered.len() as u64
+    }
+
+    /// The delivered input of a number.
+    pub fn delivered(&self, number: u64) -> Option<&InputEntry> {
+        let place = number.checked_sub(self.base().inputs)?;
+        let entry = *self.delivered.get(usize::try_from(place).ok()?)?;
+        self.inputs.get(entry)
+    }
+
+    /// Reads the head of the first file.
+    pub fn open(files: &Files) -> Result<Self, LogError> {
+        let first = files.first().unwrap_or_default();
+        let (file, path) = files.get(first)?;
+        match read_head(file, &path)? {
+            FileHead::Valid(begin) if begin.segment == first => Ok(Self::new(&begin)),
+            FileHead::OtherVersion(found) => Err(LogError::Version { path, found }),
+            FileHead::Valid(_) | FileHead::Invalid => Err(LogError::NotALog { path }),
         }
     }
 
-    /// Takes in the frames that follow what is known already. What can't be a whole frame at the
-    /// end is reported; so is, with `prefix`, everything from the first damage on.
-    pub fn scan(&mut self, file: &File, path: &Path, prefix: bool) -> Result<Option<Recovered>, LogError> {
+    /// Goes on with the file that follows.
+    pub fn enter(&mut self, begin: &Begin) -> Result<(), &'static str> {
+        let Stand {
+            at,
+            time,
+            inputs,
+            effects,
+        } = begin.base;
+        if self.end.is_some() {
+            return Err("a file follows the end");
+        }
+        if begin.ns_per_step != self.ns_per_step
+            || begin.segment != self.segment() + 1
+            || inputs != self.input_count()
+            || effects != self.effects
+            || (at, time) < (self.reached.at, self.reached.time)
+        {
+            return Err("it doesn't follow the file before it");
+        }
+        self.segments.push((begin.segment, begin.base));
+        self.reached = begin.base;
+        self.valid_len = begin.head_len() as u64;
+        Ok(())
+    }
+
+    /// Forgets the files before `segment`.
+    pub fn forget_before(&mut self, segment: u32) {
+        let kept = self
+            .inputs
+            .partition_point(|entry| entry.payload.segment < segment);
+        let delivered = self.delivered.partition_point(|entry| *entry < kept);
+        let blocks = self
+            .blocks
+            .partition_point(|block| block.payload.segment < segment);
+        self.inputs.drain(..kept);
+        self.delivered.drain(..delivered);
+        self.delivered.iter_mut().for_each(|entry| *entry -= kept);
+        self.blocks.drain(..blocks);
+        self.disk.retain(|_, entry| *entry >= kept);
+        self.disk.values_mut().for_each(|entry| *entry -= kept);
+        let gone = self.segments.partition_point(|(number, _)| *number < segment);
+        self.segments
+            .drain(..gone.min(self.segments.len().saturating_sub(1)));
+    }
+
+    /// Takes in the frames that follow what is known already, in this file and in the ones after it. What can't be a whole frame at
+    /// the end is reported; so is, with `prefix`, everything from the first damage on.
+    pub fn scan(&mut self, files: &Files, prefix: bool) -> Result<Option<Recovered>, LogError> {
+        loop {
+            let segment = self.segment();
+            let (file, path) = files.get(segment)?;
+            let last = !files.has(segment + 1);
+            if let Some(recovered) = self.scan_file(file, &path, prefix, last)? {
+                return Ok(Some(recovered));
+            }
+            if last {
+                return Ok(None);
+            }
+            let (file, path) = files.get(segment + 1)?;
+            let len = file
+                .metadata()
+                .map_err(|source| LogError::io(&path, "read it", source))?
+                .len();
+            let recovered = |damaged| Recovered {
+                segment: segment + 1,
+                cut_at: 0,
+                bytes: len,
+                damaged,
+            };
+            let what = match read_head(file, &path)? {
+                FileHead::Valid(begin) => match self.enter(&begin) {
+                    Ok(()) => continue,
+                    Err(what) => what,
+                },
+                FileHead::OtherVersion(found) => return Err(LogError::Version { path, found }),
+                // The process was killed as it began the file.
+                FileHead::Invalid if len < LATER_HEAD as u64 && !files.has(segment + 2) => {
+                    return Ok(Some(recovered(false)));
+                }
+                FileHead::Invalid => "its head is damaged",
+            };
+            if prefix {
+                return Ok(Some(recovered(true)));
+            }
+            return Err(LogError::Damaged {
+                path,
+                offset: 0,
+                what,
+            });
+        }
+    }
+
+    fn scan_file(
+        &mut self,
+        file: &File,
+        path: &Path,
+        prefix: bool,
+        last: bool,
+    ) -> Result<Option<Recovered>, LogError> {
         let failed = |source| LogError::io(path, "read it", source);
         let len = file.metadata().map_err(failed)?.len();
         let mut input = BufReader::with_capacity(64 << 10, file);
@@ -116,7 +235,7 @@ impl Index {
                 continue;
             };
             let damaged = match fault {
-                Fault::Torn => later_frame(file, offset + 1, len).map_err(failed)?,
+                Fault::Torn => !last || later_frame(file, offset + 1, len).map_err(failed)?,
                 Fault::Malformed(_) => true,
             };
             if damaged && !prefix {
@@ -131,6 +250,7 @@ impl Index {
                 });
             }
             return Ok(Some(Recovered {
+                segment: self.segment(),
                 cut_at: offset,
                 bytes: len - offset,
                 damaged,
@@ -170,6 +290,7 @@ impl Index {
         if let Err(what) = self.add(
             content,
             Extent {
+                segment: self.segment(),
                 offset: start,
                 len: frame.len,
                 sum: frame.sum,
@@ -245,7 +366,7 @@ impl Index {
     }
 
     fn check(&self, stand: &Stand) -> Result<(), &'static str> {
-        if stand.inputs != self.delivered.len() as u64 {
+        if stand.inputs != self.input_count() {
             return Err("an input is missing");
         }
         let last = &self.reached;

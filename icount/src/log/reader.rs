@@ -2,11 +2,12 @@
 //!
 //! Reading is `&self` and positional, so that one reader serves any number of replays at once.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::iter::FusedIterator;
 use std::path::{Path, PathBuf};
 
 use crate::log::effects::{Decoder, Logged};
+use crate::log::files::Files;
 use crate::log::frame::{decode_block, decode_input};
 use crate::log::index::{Extent, Index, InputEntry};
 use crate::log::{read_disk_block, read_disk_frame, read_payload};
@@ -25,7 +26,7 @@ pub struct LostEffects {
 #[derive(Debug)]
 pub struct LogReader {
     path: PathBuf,
-    file: File,
+    files: Files,
     pub(crate) index: Index,
     recovered: Option<Recovered>,
 }
@@ -49,12 +50,12 @@ impl LogReader {
     }
 
     fn open_with(path: &Path, prefix: bool) -> Result<Self, LogError> {
-        let file = File::open(path).map_err(|source| LogError::io(path, "open it", source))?;
-        let mut index = Index::open(&file, path)?;
-        let recovered = index.scan(&file, path, prefix)?;
+        let files = Files::open(path, OpenOptions::new().read(true))?;
+        let mut index = Index::open(&files)?;
+        let recovered = index.scan(&files, prefix)?;
         Ok(Self {
             path: path.to_owned(),
-            file,
+            files,
             index,
             recovered,
         })
@@ -65,7 +66,8 @@ impl LogReader {
     /// # Errors
     /// As for [`open`](Self::open).
     pub fn refresh(&mut self) -> Result<(), LogError> {
-        self.recovered = self.index.scan(&self.file, &self.path, false)?;
+        self.files.find(OpenOptions::new().read(true))?;
+        self.recovered = self.index.scan(&self.files, false)?;
         Ok(())
     }
 
@@ -89,11 +91,34 @@ impl LogReader {
 
     /// Inputs and effects in the log.
     #[must_use]
-    pub const fn counts(&self) -> LogPosition {
+    pub fn counts(&self) -> LogPosition {
         LogPosition {
             inputs: self.index.delivered.len() as u64,
-            effects: self.index.effects,
+            effects: self.index.effects - self.index.base().effects,
         }
+    }
+
+    /// Where the log begins: power-on, or later if it was cut.
+    #[must_use]
+    pub fn begin(&self) -> (Icount, VirtualTime) {
+        let base = self.index.base();
+        (base.at, base.time)
+    }
+
+    /// Inputs and effects of the run that stand before the log's first.
+    #[must_use]
+    pub fn first_position(&self) -> LogPosition {
+        let base = self.index.base();
+        LogPosition {
+            inputs: base.inputs,
+            effects: base.effects,
+        }
+    }
+
+    /// Bytes of the log's files.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.files.bytes()
     }
 
     /// Base disk blocks in the log.
@@ -126,7 +151,7 @@ impl LogReader {
     /// # Errors
     /// The log can't be read.
     pub fn disk_block(&self, drive: u8, block: u64) -> Result<Option<Vec<u8>>, LogError> {
-        read_disk_block(&self.file, &self.path, &self.index, drive, block)
+        read_disk_block(&self.files, &self.index, drive, block)
     }
 
     /// All events at `from` and later, in the order in which they happened.
@@ -135,7 +160,7 @@ impl LogReader {
     /// The log can't be read.
     pub fn events_from(&self, from: Icount) -> Result<Events<'_>, LogError> {
         let input = self.index.inputs.partition_point(|entry| entry.stand.at < from);
-        let mut effects = EffectStream::new();
+        let mut effects = EffectStream::at(0);
         effects.seek_icount(self, from)?;
         Ok(Events {
             reader: self,
@@ -150,13 +175,14 @@ impl LogReader {
     /// # Errors
     /// The log can't be read.
     pub fn seek_icount(&self, from: Icount) -> Result<LogPosition, LogError> {
-        let inputs = self.index.delivered.partition_point(|&entry| {
+        let before = self.index.delivered.partition_point(|&entry| {
             self.index
                 .inputs
                 .get(entry)
                 .is_some_and(|entry| entry.stand.at < from)
-        }) as u64;
-        let mut effects = EffectStream::new();
+        });
+        let inputs = self.index.base().inputs + before as u64;
+        let mut effects = EffectStream::at(0);
         effects.seek_icount(self, from)?;
         Ok(LogPosition {
             inputs,
@@ -174,7 +200,7 @@ impl LogReader {
         let input = self.index.inputs.partition_point(|entry| {
             entry.stand.inputs < position.inputs || (entry.disk && entry.stand.effects < position.effects)
         });
-        let mut effects = EffectStream::new();
+        let mut effects = EffectStream::at(0);
         effects.seek(self, position.effects)?;
         Ok(Events {
             reader: self,
@@ -186,12 +212,17 @@ impl LogReader {
 
     /// The last `n` events before a position, disk blocks left out.
     pub(crate) fn events_before(&self, position: LogPosition, n: u64) -> Vec<Event> {
-        let first = position.effects.min(self.index.effects).saturating_sub(n);
-        let mut effects = EffectStream::new();
+        let base = self.index.base();
+        let first = position
+            .effects
+            .min(self.index.effects)
+            .saturating_sub(n)
+            .max(base.effects);
+        let mut effects = EffectStream::at(0);
         if effects.seek(self, first).is_err() {
             return Vec::new();
         }
-        let skipped = position.inputs.saturating_sub(n) as usize;
+        let skipped = position.inputs.saturating_sub(n).saturating_sub(base.inputs) as usize;
         let input = self
             .index
             .delivered
@@ -227,11 +258,10 @@ impl LogReader {
     /// Whether a position is one of this log.
     pub(crate) fn check(&self, position: LogPosition) -> Result<(), LogError> {
         let LogPosition { inputs, effects } = position;
-        let delivered = |number: u64| {
-            let entry = *self.index.delivered.get(usize::try_from(number).ok()?)?;
-            self.index.inputs.get(entry)
-        };
-        let known = inputs <= self.index.delivered.len() as u64
+        let delivered = |number: u64| self.index.delivered(number);
+        let base = self.index.base();
+        let known = (base.inputs..=self.index.input_count()).contains(&inputs)
+            && effects >= base.effects
             && (effects <= self.index.effects || self.index.end.is_none())
             && delivered(inputs).is_none_or(|next| effects <= next.stand.effects)
             && inputs
@@ -250,17 +280,16 @@ impl LogReader {
 
     /// The delivered input of a number.
     pub(crate) fn delivered(&self, number: u64) -> Option<&InputEntry> {
-        let entry = *self.index.delivered.get(usize::try_from(number).ok()?)?;
-        self.index.inputs.get(entry)
+        self.index.delivered(number)
     }
 
     /// Reads the input of an entry.
     pub(crate) fn input(&self, entry: &InputEntry) -> Result<Input, LogError> {
         if entry.disk {
-            let (drive, block, data) = read_disk_frame(&self.file, &self.path, entry.payload)?;
+            let (drive, block, data) = read_disk_frame(&self.files, entry.payload)?;
             return Ok(Input::DiskBlock { drive, block, data });
         }
-        let payload = read_payload(&self.file, &self.path, entry.payload)?;
+        let payload = read_payload(&self.files, entry.payload)?;
         decode_input(&payload).ok_or_else(|| self.damaged(entry.payload, "an input is malformed"))
     }
 
@@ -271,7 +300,7 @@ impl LogReader {
 
     fn damaged(&self, extent: Extent, what: &'static str) -> LogError {
         LogError::Damaged {
-            path: self.path.clone(),
+            path: self.files.path_of(extent.segment),
             offset: extent.offset,
             what,
         }
@@ -281,7 +310,7 @@ impl LogReader {
         let Some(block) = self.index.blocks.get(number) else {
             return Ok(None);
         };
-        let payload = read_payload(&self.file, &self.path, block.payload)?;
+        let payload = read_payload(&self.files, block.payload)?;
         let (head, raw) = decode_block(&payload)
             .ok_or_else(|| self.damaged(block.payload, "an effect block does not unpack"))?;
         Ok(Some(Decoder::new(self.index.ns_per_step, head, raw)))
@@ -316,10 +345,10 @@ pub(crate) struct EffectStream {
 }
 
 impl EffectStream {
-    /// At the first effect.
-    pub const fn new() -> Self {
+    /// At the effect of that number, which a log begins with.
+    pub const fn at(next: u64) -> Self {
         Self {
-            next: 0,
+            next,
             peeked: None,
             block: None,
         }
@@ -378,7 +407,7 @@ impl EffectStream {
         if let Some(mut decoder) = reader.open_block(number)?
             && let Some(block) = reader.index.blocks.get(number)
         {
-            let skipped = decoder.skip(effect - block.head.first_effect);
+            let skipped = decoder.skip(effect.saturating_sub(block.head.first_effect));
             malformed(reader, number, skipped)?;
             self.block = Some((number, decoder));
         }

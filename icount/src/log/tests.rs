@@ -384,7 +384,7 @@ fn other_files_and_versions_are_named() {
     assert!(
         error
             .to_string()
-            .contains("version 9; this build reads version 1"),
+            .contains("version 9; this build reads versions up to 2"),
         "{error}"
     );
 }

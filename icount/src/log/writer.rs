@@ -12,8 +12,9 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::log::effects::{Encoder, Logged};
+use crate::log::files::Files;
 use crate::log::frame::{
-    FRAME_HEAD, FrameKind, MAX_PAYLOAD, Stand, decode_frame, encode_block, encode_disk, encode_end,
+    Begin, FRAME_HEAD, FrameKind, MAX_PAYLOAD, Stand, decode_frame, encode_block, encode_disk, encode_end,
     encode_file_head, encode_frame, encode_input, encode_progress,
 };
 use crate::log::index::{Extent, Index};
@@ -29,6 +30,8 @@ const LEVEL: i32 = 3;
 /// Writes a log. A call that fails has had no effect, and may be repeated.
 pub struct LogWriter {
     path: PathBuf,
+    /// All files of the log, to be read; the last one is written too.
+    files: Files,
     file: File,
     index: Index,
     /// Effects that were taken in, written or not.
@@ -67,16 +70,39 @@ impl LogWriter {
     /// # Errors
     /// The file exists, or can't be made.
     pub fn create(path: &Path, ns_per_step: NonZeroU64) -> Result<Self, LogError> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(|source| LogError::io(path, "create it", source))?;
-        file.write_all_at(&encode_file_head(ns_per_step.get()), 0)
-            .map_err(|source| LogError::io(path, "write its head", source))?;
-        Self::new(path, file, Index::new(ns_per_step.get()))
+        Self::create_from(path, &Begin::power_on(ns_per_step.get()))
+    }
+
+    /// Starts a log, in a new file, of a run that is under way: positions and numbers go on from what was before.
+    ///
+    /// # Errors
+    /// As for [`create`](Self::create).
+    pub fn create_at(
+        path: &Path,
+        ns_per_step: NonZeroU64,
+        (at, time): (Icount, VirtualTime),
+        position: LogPosition,
+    ) -> Result<Self, LogError> {
+        let base = Stand {
+            at,
+            time,
+            inputs: position.inputs,
+            effects: position.effects,
+        };
+        Self::create_from(
+            path,
+            &Begin {
+                base,
+                ..Begin::power_on(ns_per_step.get())
+            },
+        )
+    }
+
+    fn create_from(path: &Path, begin: &Begin) -> Result<Self, LogError> {
+        let mut files = Files::new(path);
+        let file = create_file(&files, begin)?;
+        files.add(begin.segment, clone_of(&file, path)?);
+        Self::new(path, files, file, Index::new(begin))
     }
 
     /// Opens a log to go on where it ends: cuts off what follows the last whole frame, and says
@@ -89,26 +115,29 @@ impl LogWriter {
     /// # Errors
     /// As for reading; a damaged log can't be continued.
     pub fn append(path: &Path) -> Result<(Self, Option<Recovered>), LogError> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path)
-            .map_err(|source| LogError::io(path, "open it for writing", source))?;
-        let mut index = Index::open(&file, path)?;
-        let recovered = index.scan(&file, path, false)?;
+        let files = Files::open(path, OpenOptions::new().read(true).write(true))?;
+        let mut index = Index::open(&files)?;
+        let recovered = index.scan(&files, false)?;
+        if recovered.is_some_and(|r| r.segment > index.segment()) {
+            let path = files.path_of(index.segment() + 1);
+            std::fs::remove_file(&path).map_err(|source| LogError::io(&path, "remove it", source))?;
+        }
+        let (last, path_of_last) = files.get(index.segment())?;
+        let file = clone_of(last, &path_of_last)?;
         if index.end.take().is_some() {
             index.valid_len = index.end_offset;
         }
         file.set_len(index.valid_len)
             .map_err(|source| LogError::io(path, "cut off its torn end", source))?;
-        Ok((Self::new(path, file, index)?, recovered))
+        Ok((Self::new(path, files, file, index)?, recovered))
     }
 
-    fn new(path: &Path, file: File, index: Index) -> Result<Self, LogError> {
+    fn new(path: &Path, files: Files, file: File, index: Index) -> Result<Self, LogError> {
         let packer = zstd::bulk::Compressor::new(LEVEL)
             .map_err(|source| LogError::io(path, "set up compression for it", source))?;
         Ok(Self {
             path: path.to_owned(),
+            files,
             file,
             effects: index.effects,
             last: (index.reached.at, index.reached.time),
@@ -139,9 +168,9 @@ impl LogWriter {
 
     /// How many events were taken in.
     #[must_use]
-    pub const fn position(&self) -> LogPosition {
+    pub fn position(&self) -> LogPosition {
         LogPosition {
-            inputs: self.index.delivered.len() as u64,
+            inputs: self.index.input_count(),
             effects: self.effects,
         }
     }
@@ -244,7 +273,7 @@ impl LogWriter {
     /// # Errors
     /// The log can't be read.
     pub fn logged_disk_block(&self, drive: u8, block: u64) -> Result<Option<Vec<u8>>, LogError> {
-        read_disk_block(&self.file, &self.path, &self.index, drive, block)
+        read_disk_block(&self.files, &self.index, drive, block)
     }
 
     /// Writes all effects, and then that the run has reached this boundary.
@@ -299,6 +328,73 @@ impl LogWriter {
         self.file
             .sync_data()
             .map_err(|source| LogError::io(&self.path, "sync it", source))
+    }
+
+    /// Goes on in a new file: all effects are written before, so that whoever starts here needs no older file.
+    ///
+    /// # Errors
+    /// Something can't be written; the log goes on in the file that it had.
+    pub fn rotate(&mut self, at: Icount, time: VirtualTime) -> Result<(), LogError> {
+        let base = self.stand(at, time)?;
+        self.flush()?;
+        let begin = Begin {
+            ns_per_step: self.index.ns_per_step,
+            segment: self.index.segment() + 1,
+            base,
+        };
+        let path = self.files.path_of(begin.segment);
+        let file = create_file(&self.files, &begin)?;
+        let entered = clone_of(&file, &path).and_then(|copy| {
+            self.index.enter(&begin).map_err(|what| LogError::Damaged {
+                path: path.clone(),
+                offset: 0,
+                what,
+            })?;
+            Ok(copy)
+        });
+        let copy = entered.inspect_err(|_| {
+            // Best effort: a file that stays without frames says the same.
+            let _ = std::fs::remove_file(&path);
+        })?;
+        self.files.add(begin.segment, copy);
+        self.file = file;
+        Ok(())
+    }
+
+    /// Removes the files that nobody needs who starts at `position` or later. What can't be removed stays.
+    ///
+    /// # Errors
+    /// A file can't be removed.
+    pub fn forget_before(&mut self, position: LogPosition) -> Result<(), LogError> {
+        let segments = &self.index.segments;
+        let older = segments
+            .partition_point(|(_, base)| base.inputs <= position.inputs && base.effects <= position.effects);
+        let Some(&(first, _)) = older.checked_sub(1).and_then(|last| segments.get(last)) else {
+            return Ok(());
+        };
+        self.index.forget_before(first);
+        self.files.remove_before(first)
+    }
+
+    /// Where the file that is written begins.
+    #[must_use]
+    pub fn last_rotation(&self) -> Icount {
+        self.index
+            .segments
+            .last()
+            .map_or(Icount::ZERO, |(_, base)| base.at)
+    }
+
+    /// Bytes of the log's files.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.files.bytes()
+    }
+
+    /// Bytes of the file that is written.
+    #[must_use]
+    pub const fn last_bytes(&self) -> u64 {
+        self.index.valid_len
     }
 
     /// Makes writes fail as on a full disk, or succeed again.
@@ -358,10 +454,12 @@ impl LogWriter {
         if let Err(source) = result {
             // Best effort: a torn frame that stays is overwritten, or cut off on open.
             let _ = self.file.set_len(offset);
-            return Err(LogError::io(&self.path, "write it", source));
+            let path = self.files.path_of(self.index.segment());
+            return Err(LogError::io(&path, "write it", source));
         }
         let start = offset + FRAME_HEAD as u64;
         let extent = Extent {
+            segment: self.index.segment(),
             offset: start,
             len: payload.len(),
             sum: crc32fast::hash(payload),
@@ -378,4 +476,27 @@ impl LogWriter {
         self.index.valid_len = offset + frame.len() as u64;
         Ok(())
     }
+}
+
+/// Makes a file with its head.
+fn create_file(files: &Files, begin: &Begin) -> Result<File, LogError> {
+    let path = files.path_of(begin.segment);
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)
+        .map_err(|source| LogError::io(&path, "create it", source))?;
+    file.write_all_at(&encode_file_head(begin), 0).map_err(|source| {
+        // Best effort: a file without a head is a torn end.
+        let _ = std::fs::remove_file(&path);
+        LogError::io(&path, "write its head", source)
+    })?;
+    Ok(file)
+}
+
+fn clone_of(file: &File, path: &Path) -> Result<File, LogError> {
+    file.try_clone()
+        .map_err(|source| LogError::io(path, "open it", source))
 }

@@ -12,7 +12,8 @@ mod riscv_virt;
 use cpu::{Cpu, Layout};
 use devices::Device;
 use devices::virtio::{Blk, Console, Net, VirtioDevice};
-use icount::{Clock, Door, Icount, VIRTIO_CONSOLE};
+use icount::{Clock, Door, DoorError, Icount, VIRTIO_CONSOLE};
+use snapshot::{PageSource, Tree};
 
 use crate::config::{Config, HartStart};
 use crate::disk::Disks;
@@ -182,13 +183,37 @@ pub(crate) fn page_address(config: &Config, page: u64) -> Result<Option<u64>, Ma
     Ok(address_of(&(named(&config.board)?.regions)(config), page))
 }
 
+/// The images that fill memory with these pages.
+pub(crate) fn images(config: &Config, pages: &Tree, source: &dyn PageSource) -> Result<Images, MachineError> {
+    let mut images = Images::new();
+    pages.for_each::<MachineError>(|key, page| {
+        if let Some(addr) = page_address(config, key)? {
+            images.push((addr, page.load(source)?.to_vec()));
+        }
+        Ok(())
+    })?;
+    Ok(images)
+}
+
 /// Builds the machine as it is at power-on.
 pub fn build(
     config: &Config,
     images: Images,
     door: Box<dyn Door + Send>,
+    engine: Engine,
+) -> Result<Machine, MachineError> {
+    rebuild(config, Some(images), door, engine)
+}
+
+/// Builds the machine of a recording. Without images, what was in memory at power-on is unknown, and a reset an error.
+pub(crate) fn rebuild(
+    config: &Config,
+    images: Option<Images>,
+    door: Box<dyn Door + Send>,
     mut engine: Engine,
 ) -> Result<Machine, MachineError> {
+    let known = images.is_some();
+    let images = images.unwrap_or_default();
     config.check()?;
     let board = named(&config.board)?;
     let note = engine.bind(board.layout);
@@ -269,6 +294,13 @@ pub fn build(
     let schedule = Schedule::new(config.slice, config.schedule_seed);
     let config = config.clone();
     let reset = move |sys: &mut System, harts: &mut [Box<dyn Cpu>]| {
+        if !known {
+            sys.failed.get_or_insert(DoorError::Refused {
+                door: "cut recording's",
+                what: "reset the machine: what was in memory at power-on is not in the recording",
+            });
+            return;
+        }
         for index in 0..sys.devices.len() {
             sys.with_device(index, |d, cx| d.reset(cx));
         }

@@ -23,6 +23,8 @@ const AFTER: usize = 4;
 pub(crate) struct Logs<'a> {
     paths: [&'a Path; 2],
     pub readers: [Arc<LogReader>; 2],
+    /// Where both have begun: each at its first snapshot.
+    pub begin: Icount,
 }
 
 /// What became of the comparison.
@@ -42,9 +44,18 @@ impl<'a> Logs<'a> {
                 .map(Arc::new)
                 .map_err(|e| blame(path)(DoorError::from(e)))
         };
+        let readers = [open(paths[0])?, open(paths[1])?];
+        let mut begin = Icount(0);
+        for (path, log) in paths.iter().zip(&readers) {
+            let first = Checkpoints::open(path)
+                .map_err(blame(path))?
+                .at_or_above(log.begin().0);
+            begin = begin.max(first.map_or(log.begin().0, |first| first.at));
+        }
         Ok(Logs {
             paths,
-            readers: [open(paths[0])?, open(paths[1])?],
+            readers,
+            begin,
         })
     }
 
@@ -67,7 +78,7 @@ impl<'a> Logs<'a> {
         let [a, b] = &self.readers;
         // Of a recording that was not closed, inputs are there whose effects are lost.
         let limit = self.limit();
-        let mut iter = [0, 1].map(|i| self.events(i, Icount(0), options));
+        let mut iter = [0, 1].map(|i| self.events(i, self.begin, options));
         let [Ok(left), Ok(right)] = &mut iter else {
             let [left, right] = iter;
             return Err(left.err().or(right.err()).unwrap_or_else(|| {

@@ -66,7 +66,7 @@ impl Search<'_> {
         progress: &mut dyn FnMut(&str),
     ) -> Result<Option<Found>, Failed> {
         let mut start = start;
-        self.both(|side| side.restore_anchor(start))?;
+        self.both(|side| seek(side, start))?;
         if let Some(alike) = self
             .alike_until
             .map(|at| at.min(self.end))
@@ -75,7 +75,7 @@ impl Search<'_> {
             progress(&format!("running both to icount {alike}"));
             self.both(|side| run(side, alike))?;
             if self.differ()? {
-                self.both(|side| side.restore_anchor(start))?;
+                self.both(|side| seek(side, start))?;
             } else {
                 start = alike;
             }
@@ -216,7 +216,7 @@ impl Search<'_> {
     }
 
     /// Does the same with both, at the same time.
-    fn both<T: Send>(
+    pub fn both<T: Send>(
         &mut self,
         f: impl Fn(&mut History) -> Result<T, MachineError> + Sync,
     ) -> Result<[T; 2], Failed> {

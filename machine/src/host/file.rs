@@ -41,6 +41,13 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     Ok(text)
 }
 
+/// Bytes that the user may still write to the file system of a path, if it can be told.
+#[must_use]
+pub fn free_bytes(path: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(path).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -40,7 +40,7 @@ pub use display::DisplayView;
 pub use door::{ClockMode, LiveDoor};
 pub use drive::{DriveImage, Drives};
 pub use error::HostError;
-pub use file::{open_file, read_text};
+pub use file::{free_bytes, open_file, read_text};
 pub use keyboard::Keyboard;
 pub use network::{Network, NetworkEnd, Role};
 pub use script::{ConsoleScript, ScriptError, unescape, unknown_key};

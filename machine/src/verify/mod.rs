@@ -14,7 +14,7 @@ use crate::stops::Stops;
 /// What a whole replay came to, all of it equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
-    /// Steps.
+    /// Steps from the recording's beginning.
     pub steps: Icount,
     /// Events.
     pub events: u64,
@@ -32,13 +32,15 @@ impl History {
     /// # Errors
     /// A divergence, or damage.
     pub fn verify(&mut self, mut shown: impl FnMut(Icount)) -> Result<Verified, MachineError> {
-        self.restore_anchor(Icount(0))?;
+        let begin = self.begin();
+        self.restore_anchor(begin)?;
+        let before = self.machine.door_position();
         let mut roots = snapshot::RootStream::new(Tree::new())?;
         let recorded: Vec<_> = self
             .checkpoints
             .list()
             .into_iter()
-            .filter(|c| c.at <= self.end)
+            .filter(|c| c.at >= begin && c.at <= self.end)
             .collect();
         let mut compared = 0;
         let mut expected = recorded.iter();
@@ -77,8 +79,8 @@ impl History {
         let end = self.check_end()?;
         let position = self.machine.door_position();
         Ok(Verified {
-            steps: self.machine.icount(),
-            events: position.inputs + position.effects,
+            steps: Icount(self.machine.icount().since(begin)),
+            events: position.inputs + position.effects - before.inputs - before.effects,
             roots: compared,
             end,
             damage: self

@@ -106,7 +106,8 @@ impl Work {
     pub fn of(recorded: &Recorded, shard: Shard) -> Work {
         let end = recorded.log().end().0;
         let mut list = recorded.checkpoints().list();
-        list.retain(|checkpoint| checkpoint.at <= end);
+        let (begin, _) = recorded.log().begin();
+        list.retain(|checkpoint| checkpoint.at >= begin && checkpoint.at <= end);
         let begin = list.first().map_or(Icount(0), |first| first.at);
         let own = shard.of(end.since(begin).saturating_add(1));
         // A snapshot at the end is what the last segment comes to. It begins none, also because what powers the guest off

@@ -4,6 +4,8 @@
 //!   cargo run --release -p tests --bin campaign -- determinism     a boot, and one of 4 harts with a session typed:
 //!                                                                  roots at 200 positions by every way to come there
 //!   cargo run --release -p tests --bin campaign -- replays         such a session recorded, and replayed 100 times
+//!   cargo run --release -p tests --bin campaign -- faults          recordings killed, without room, damaged, hundreds of times;
+//!                                                                  --debian: those of a boot too
 //! ```
 //!
 //! `--guest x86_64` takes amd64's kernel, and for `determinism` also SeaBIOS with GRUB.
@@ -15,6 +17,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, ValueEnum};
@@ -23,6 +26,7 @@ use machine::cpu::ir::Slot;
 use machine::host::Stopwatch;
 use machine::{Stops, Watch};
 use snapshot::grid::{Goals, Grid};
+use tests::faults::{Faults, Pristine, Table};
 use tests::load::HostLoad;
 use tests::recorded::{NO_SNAPSHOTS, begin, record, replay, root_elsewhere, seek};
 use tests::subject::Subject;
@@ -39,6 +43,8 @@ enum Campaign {
     Determinism(Determinism),
     /// Replays of a recorded session, every event and root compared
     Replays(Replays),
+    /// Recordings whose process, disk or files fail
+    Faults(FaultOptions),
 }
 
 /// Whose kernel.
@@ -101,6 +107,18 @@ struct Replays {
     harts: u8,
 }
 
+#[derive(Args)]
+struct FaultOptions {
+    #[command(flatten)]
+    common: Common,
+    /// Faults of each kind
+    #[arg(long, default_value_t = 200)]
+    count: usize,
+    /// Damage a recording of a boot of Debian too
+    #[arg(long)]
+    debian: bool,
+}
+
 /// What one pass came to.
 struct Row {
     name: String,
@@ -113,6 +131,7 @@ fn main() -> Result<ExitCode> {
     let rows = match Campaign::parse() {
         Campaign::Determinism(options) => determinism(&options)?,
         Campaign::Replays(options) => replays(&options)?,
+        Campaign::Faults(options) => faults(&options)?,
     };
     let equal = rows.iter().all(|row| row.result.is_ok());
     Ok(if equal {
@@ -539,4 +558,44 @@ fn replays(options: &Replays) -> Result<Vec<Row>> {
         table("Those that differ:", &differing);
     }
     Ok(differing)
+}
+
+fn faults(options: &FaultOptions) -> Result<Vec<Row>> {
+    let scratch = options.common.scratch()?;
+    let program = std::env::current_exe()?.with_file_name("child");
+    ensure!(
+        program.is_file(),
+        "{} is missing: cargo build --release -p tests",
+        program.display()
+    );
+    let faults = Faults {
+        program: &program,
+        scratch: scratch.path(),
+        count: options.count,
+        seed: options.common.seed,
+        life: Duration::from_millis(150),
+    };
+    let mut subjects = tests::faults::recordings(scratch.path())?;
+    if options.debian {
+        let boot = options.common.boot("boot", 1, "bench=poweroff", "")?;
+        let dir = scratch.path().join("debian.tick");
+        record(&boot, &dir, With::Jit, 26, &[], LIMIT)?;
+        subjects.push(Pristine::of(&dir)?);
+    }
+    let mut table = Table::default();
+    faults.of_processes(&mut table)?;
+    faults.of_files(&subjects, &mut table)?;
+    heading("Faults");
+    println!("{table}");
+    let failures = table.failures().into_iter().map(|text| Row {
+        name: text.clone(),
+        positions: 0,
+        result: Err(anyhow::anyhow!(text)),
+        seconds: 0.0,
+    });
+    let failures: Vec<Row> = failures.collect();
+    for failure in &failures {
+        println!("- {}", failure.name);
+    }
+    Ok(failures)
 }

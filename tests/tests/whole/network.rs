@@ -43,6 +43,7 @@ fn record(subject: &mut Subject, end: NetworkEnd, dir: &Path) -> String {
         host_time: Box::new(move || watch.now()),
         origin: Default::default(),
         fsync: false,
+        retention: Default::default(),
     };
     let images = subject.images.clone();
     let door = Box::new(door);
