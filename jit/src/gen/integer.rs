@@ -145,6 +145,12 @@ impl Generator {
     }
 
     fn add(&mut self, w: bool, a: u16, b: u16) {
+        if let Some((other, v, scale)) = self.scaled(self.at) {
+            let (base, index) = (self.reg(other), self.reg(v));
+            let dst = self.dest(&[other, v]);
+            self.a().lea(dst, Mem::indexed(base, index, scale, 0));
+            return self.define(dst);
+        }
         let (a, b) = if swap_constant(self, a, b) { (b, a) } else { (a, b) };
         let (x, y) = (self.source(w, a), self.source(w, b));
         let dst = self.dest(&[a, b]);

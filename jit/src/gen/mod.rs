@@ -246,6 +246,10 @@ impl Generator {
                 let last = &mut self.last[usize::from(v)];
                 *last = (*last).max(at as u16 + 1);
             }
+            if let Some((_, v, _)) = self.scaled(at) {
+                let last = &mut self.last[usize::from(v)];
+                *last = (*last).max(at as u16 + 1);
+            }
         }
     }
 
@@ -391,6 +395,29 @@ impl Generator {
         (alone && (1..0x100).contains(&mask)).then_some((v.0, mask as u8))
     }
 
+    /// If op `at` is a sum to which the one before it does nothing but shift a value, by 1 to 3: the other operand, that value and
+    /// the shift. The two are one host instruction.
+    fn scaled(&self, at: usize) -> Option<(u16, u16, u8)> {
+        let Op::Bin(Bin::Add, Width::W64, a, b) = *self.ops.get(at)? else {
+            return None;
+        };
+        let shifted = at.checked_sub(1)? as u16;
+        let other = match (a.0 == shifted, b.0 == shifted) {
+            (true, false) => b.0,
+            (false, true) => a.0,
+            _ => return None,
+        };
+        let Op::Bin(Bin::Shl, Width::W64, v, count) = self.ops[usize::from(shifted)] else {
+            return None;
+        };
+        let Op::Const(count @ 1..=3) = self.ops[usize::from(count.0)] else {
+            return None;
+        };
+        let constant = |v: u16| matches!(self.ops[usize::from(v)], Op::Const(_) | Op::Page(_));
+        let alone = self.uses.count[usize::from(shifted)] == 1 && self.uses.count[at] > 0;
+        (alone && !constant(other) && !constant(v.0)).then_some((other, v.0, count as u8))
+    }
+
     /// Whether a value is of class F.
     fn is_float(&self, v: u16) -> bool {
         self.ops
@@ -431,7 +458,10 @@ impl Generator {
     fn op(&mut self, block: &Block, at: usize) {
         self.at = at;
         let op = self.ops[at];
-        if self.uses.count[at] == 0 && passes::is_pure(&op) || self.bits_tested(at + 1).is_some() {
+        if self.uses.count[at] == 0 && passes::is_pure(&op)
+            || self.bits_tested(at + 1).is_some()
+            || self.scaled(at + 1).is_some()
+        {
             return;
         }
         match op {

@@ -318,6 +318,13 @@ impl Lifter {
     pub fn un(&mut self, un: Un, v: Val) -> Val {
         match self.def(v) {
             Op::Const(c) => self.constant(eval_un(un, c)),
+            // The low half of these is made of low halves.
+            Op::Bin(
+                bin @ (Bin::Add | Bin::Sub | Bin::And | Bin::Or | Bin::Xor | Bin::Mul),
+                Width::W64,
+                a,
+                b,
+            ) if un == Un::Zext32 => self.bin(bin, Width::W32, a, b),
             // A register is often copied to several others.
             _ if un == Un::Zext32 => {
                 if let Some((_, to)) = self.extended.iter().find(|(from, _)| *from == v) {
