@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod arguments;
+mod golden;
 mod outside;
 mod recordings;
 mod runs;
