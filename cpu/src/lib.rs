@@ -435,6 +435,13 @@ pub trait Env {
     fn rmw(&mut self, here: Here, op: Rmw, addr: u64, size: Size, value: u64) -> (Outcome, u64);
     /// Runs a helper of the running hart.
     fn call(&mut self, here: Here, helper: u16, args: [u64; 3]) -> (Outcome, u64);
+    /// The block's last instruction, after which mode, interrupts or map may have changed, is done but for its `Set`s, and
+    /// `left` steps are left. [`Outcome::Done`]: the run loop has nothing to do at this boundary, and the engine may go on
+    /// in the mode and the spaces that the hart is in now; else it leaves ([`Exit::Dispatch`]), which is always right.
+    fn boundary(&mut self, left: u64) -> Outcome {
+        let _ = left;
+        Outcome::Leave
+    }
     /// The running hart's slots.
     fn regs(&mut self) -> &mut RegFile;
     /// Checks an access to `len` bytes, at most two pages, with all that it would raise.

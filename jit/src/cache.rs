@@ -111,6 +111,11 @@ impl Cache {
         self.run.start as u64
     }
 
+    /// Address at which the first byte executes.
+    pub fn start(&self) -> u64 {
+        self.base()
+    }
+
     /// Address at which the next allocation will execute.
     pub fn next(&self) -> u64 {
         self.base() + self.used as u64

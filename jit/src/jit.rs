@@ -8,11 +8,10 @@
 //! comes back as it was ([`Jit::revive`]). Code that is patched to and fro, and pages that come back with the same program
 //! then cost a comparison, not a translation.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use cpu::ir::Block;
+use cpu::ir::{Block, Target};
 use cpu::{Env, Exit, Layout, Trap};
 
 use crate::cache::Cache;
@@ -165,17 +164,26 @@ struct PageBlocks {
     tails: Vec<u32>,
 }
 
-/// A block that was looked for; in one line of the host's cache with its key.
-type Guess = Cell<Option<(BlockKey, BlockId)>>;
+/// A block that was looked for; four in one line of the host's cache.
+#[derive(Clone, Copy, Debug, Default)]
+struct Guess {
+    /// Its key, packed; 0: none.
+    key: u64,
+    index: u32,
+    /// Its entry, from the start of the cache.
+    entry: u32,
+}
 
-/// Number of guesses.
-const GUESSES: usize = 1 << 16;
+/// log2 of the number of guesses.
+const GUESS_BITS: u32 = 17;
+/// Block modes that packed keys know; others are found without a guess.
+const MODES: usize = 1 << 12;
+/// RAM pages that packed keys know.
+const PACKED_PAGES: u64 = 1 << 39;
 
-/// Index of a key's guess.
-fn hash(key: &BlockKey) -> usize {
-    let offset = u64::from(key.offset) << 20 ^ key.mode << 40;
-    let mixed = (key.page ^ offset).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> 40) as usize & (GUESSES - 1)
+/// Index of a packed key's guess.
+fn guess_of(packed: u64) -> usize {
+    (packed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - GUESS_BITS)) as usize
 }
 
 /// Translated code and all that is known of it.
@@ -187,6 +195,9 @@ pub struct Jit {
     pages: Vec<Option<Box<PageBlocks>>>,
     /// Blocks by a hash of their keys: a guess at what [`Jit::find`] looks for.
     guesses: Box<[Guess]>,
+    /// Numbers of block modes, for packed keys, with the one used last.
+    modes: Vec<u64>,
+    last_mode: (u64, u64),
     /// Dropped blocks that can come back.
     parked: BTreeMap<BlockKey, Vec<u32>>,
     exits: Vec<ExitRecord>,
@@ -215,7 +226,9 @@ impl Jit {
             thunks,
             blocks: Vec::new(),
             pages: Vec::new(),
-            guesses: vec![Cell::new(None); GUESSES].into_boxed_slice(),
+            guesses: vec![Guess::default(); 1 << GUESS_BITS].into_boxed_slice(),
+            modes: Vec::new(),
+            last_mode: (0, 0),
             parked: BTreeMap::new(),
             exits: Vec::new(),
             generation: 0,
@@ -238,18 +251,47 @@ impl Jit {
     }
 
     /// The block of that key.
-    pub fn find(&self, key: BlockKey) -> Option<BlockId> {
-        let guess = &self.guesses[hash(&key)];
-        if let Some((known, block)) = guess.get()
-            && known == key
-        {
-            return Some(block);
+    pub fn find(&mut self, key: BlockKey) -> Option<BlockId> {
+        let packed = self.packed(&key);
+        if let Some(packed) = packed {
+            let guess = self.guesses[guess_of(packed)];
+            if guess.key == packed {
+                return Some(BlockId {
+                    index: guess.index,
+                    entry: self.cache.start() + u64::from(guess.entry),
+                });
+            }
         }
         let page = self.pages.get(key.page as usize)?.as_ref()?;
         let at = page.own.binary_search_by(|(k, _)| k.cmp(&key)).ok()?;
         let block = self.id(page.own[at].1);
-        guess.set(Some((key, block)));
+        if let Some(packed) = packed {
+            self.guesses[guess_of(packed)] = Guess {
+                key: packed,
+                index: block.index,
+                entry: (block.entry - self.cache.start()) as u32,
+            };
+        }
         Some(block)
+    }
+
+    /// The key in one word, never 0; `None` if it straddles or is beyond what fits.
+    fn packed(&mut self, key: &BlockKey) -> Option<u64> {
+        if key.next.is_some() || key.page >= PACKED_PAGES {
+            return None;
+        }
+        if self.last_mode != (key.mode, self.last_mode.1) || self.modes.is_empty() {
+            let number = match self.modes.iter().position(|mode| *mode == key.mode) {
+                Some(number) => number,
+                None if self.modes.len() < MODES => {
+                    self.modes.push(key.mode);
+                    self.modes.len() - 1
+                }
+                None => return None,
+            };
+            self.last_mode = (key.mode, number as u64);
+        }
+        Some(1 | self.last_mode.1 << 1 | u64::from(key.offset & 0xfff) << 13 | key.page << 25)
     }
 
     fn id(&self, index: u32) -> BlockId {
@@ -263,9 +305,12 @@ impl Jit {
     fn bury(&mut self, index: u32) {
         let block = &mut self.blocks[index as usize];
         block.live = false;
-        let guess = &self.guesses[hash(&block.key)];
-        if guess.get().is_some_and(|(_, b)| b.index == index) {
-            guess.set(None);
+        let key = block.key;
+        if let Some(packed) = self.packed(&key) {
+            let guess = &mut self.guesses[guess_of(packed)];
+            if guess.index == index {
+                *guess = Guess::default();
+            }
         }
     }
 
@@ -487,6 +532,40 @@ impl Jit {
         }
     }
 
+    /// Makes the jump at `site` ask the jump cache: for one whose target straddles, to which there are no links.
+    pub fn detour(&mut self, site: LinkSite) {
+        let Some(&ExitRecord {
+            kind: ExitKind::Link { block, at, .. },
+            target: Some(target),
+            ..
+        }) = self.exits.get(site.exit as usize)
+        else {
+            return;
+        };
+        if site.generation != self.generation || !self.blocks[block as usize].live {
+            return;
+        }
+        self.generator.detour(Target(target), &self.thunks);
+        let out = &mut self.generator;
+        let hot = (out.hot.pos() + 15) & !15;
+        if hot + out.cold.pos() + 64 > self.cache.left() {
+            return;
+        }
+        let entry = self.cache.next();
+        out.place_at(entry, hot);
+        self.cache.append(&out.hot.buf);
+        self.cache.append_here(entry + hot as u64, &out.cold.buf);
+        let home = self.cache.target(at);
+        if let Some(ExitRecord {
+            kind: ExitKind::Link { unlinked, .. },
+            ..
+        }) = self.exits.get_mut(site.exit as usize)
+        {
+            unlinked.get_or_insert(home);
+            self.cache.patch(at, entry);
+        }
+    }
+
     /// Drops the blocks made from a RAM page that aren't what it holds now (`bytes`), and all that straddle. Whoever caches
     /// entries must forget those of the page. Not while a block of it runs: leave it first. Yields which bytes of the page
     /// the blocks were made from that stay.
@@ -549,7 +628,7 @@ impl Jit {
     fn forget(&mut self) {
         self.cache.flush();
         self.blocks.clear();
-        self.guesses.iter().for_each(|guess| guess.set(None));
+        self.guesses.fill(Guess::default());
         self.pages.clear();
         self.parked.clear();
         self.exits.clear();

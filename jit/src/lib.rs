@@ -38,6 +38,7 @@ mod asm;
 mod cache;
 mod gen_regs;
 mod jit;
+mod jumps;
 mod names;
 pub mod passes;
 mod plan;

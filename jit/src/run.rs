@@ -54,6 +54,19 @@ pub enum Kind {
     /// Of 16 bytes.
     LoadV,
     StoreV,
+    /// A helper.
+    Helper(Position),
+}
+
+/// Where in its block a helper is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// The block goes on.
+    Inside,
+    /// At its end, where [`Env::boundary`] is asked.
+    Last,
+    /// Nowhere: [`Env::boundary`] alone is asked.
+    Behind,
 }
 
 const RMWS: [Rmw; 9] = [
@@ -80,6 +93,7 @@ impl Desc {
             Kind::Check(len, write) => (4, u32::from(len) << 1 | u32::from(write)),
             Kind::LoadV => (5, 0),
             Kind::StoreV => (6, 0),
+            Kind::Helper(position) => (7, position as u32),
         };
         debug_assert!(rest < 128);
         Desc(u32::from(offset) | rest << 12 | kind << 19 | (size as u32) << 22 | op << 24)
@@ -100,6 +114,11 @@ impl Desc {
             3 => Kind::Breakpoint,
             5 => Kind::LoadV,
             6 => Kind::StoreV,
+            7 => Kind::Helper(match self.0 >> 24 & 3 {
+                0 => Position::Inside,
+                1 => Position::Last,
+                _ => Position::Behind,
+            }),
             _ => Kind::Check((self.0 >> 25) as u8, self.0 >> 24 & 1 != 0),
         }
     }
@@ -185,7 +204,7 @@ extern "sysv64" fn slow<E: Env>(ctx: *mut Ctx, args: *mut u64, r15: u64) -> u64 
             }
             Kind::Breakpoint => (Outcome::Done, 0),
             Kind::Check(len, write) => (env.check(here, addr, len.into(), write), 0),
-            Kind::LoadV | Kind::StoreV => unreachable!("they have a thunk of their own"),
+            Kind::LoadV | Kind::StoreV | Kind::Helper(_) => unreachable!("they have thunks of their own"),
         };
         if outcome == Outcome::Stop {
             stop(ctx, here);
@@ -218,14 +237,25 @@ extern "sysv64" fn wide<E: Env>(ctx: *mut Ctx, args: *mut u64, r15: u64) -> u64 
     }
 }
 
-/// A guest's helper. `args`: descriptor, number, arguments 2, 1, 0 -> result.
+/// A guest's helper, or the boundary at the end of a block, or both. `args`: descriptor, number, arguments 2, 1, 0 -> result.
 extern "sysv64" fn call<E: Env>(ctx: *mut Ctx, args: *mut u64, r15: u64) -> u64 {
     // SAFETY: as in `slow`, with five words.
     unsafe {
         let env = &mut *(*ctx).env.cast::<E>();
-        let here = Desc(*args as u32).here(r15);
-        let helper = *args.add(1) as u16;
-        let (outcome, result) = env.call(here, helper, [*args.add(4), *args.add(3), *args.add(2)]);
+        let desc = Desc(*args as u32);
+        let here = desc.here(r15);
+        let position = match desc.kind() {
+            Kind::Helper(position) => position,
+            _ => Position::Inside,
+        };
+        let (mut outcome, mut result) = (Outcome::Done, 0);
+        if position != Position::Behind {
+            let helper = *args.add(1) as u16;
+            (outcome, result) = env.call(here, helper, [*args.add(4), *args.add(3), *args.add(2)]);
+        }
+        if position != Position::Inside && outcome == Outcome::Done {
+            outcome = env.boundary(here.left - 1);
+        }
         if outcome == Outcome::Stop {
             stop(ctx, here);
         }
@@ -350,6 +380,10 @@ mod tests {
                     left: 60
                 }
             );
+        }
+        for position in [Position::Inside, Position::Last, Position::Behind] {
+            let desc = Desc::new(1, 1, Kind::Helper(position), Size::B8);
+            assert_eq!(desc.kind(), Kind::Helper(position));
         }
         let rms = ROUNDS.map(Rm::Static).into_iter().chain([Rm::Dynamic]);
         for rm in rms {

@@ -1,20 +1,18 @@
 //! What translated code probes inline: the data TLB of an address space, and the jump cache of a code
-//! space. Both are caches of translations that must be invisible (DESIGN law 5): whoever owns them drops an
+//! space (`jumps.rs`). Both are caches of translations that must be invisible (DESIGN law 5): whoever owns them drops an
 //! entry when a page table behind it changes, and takes back the right to write when a page gets a guard.
 //!
 //! ```text
 //!   data access:  ea -> index = (ea >> 12) mod TLB_ENTRIES -> Entry { read, write, addend, frame }
 //!                 hit if (ea + size - 1) | 0xfff == tag; host address = ea + addend
-//!   jump:         pc -> index = (pc >> pc_align) mod JUMP_ENTRIES -> Jump { pc, code }
 //! ```
 //!
 //! An access that crosses its page misses by construction: the index is that of its first byte, the tag
 //! that of its last. A zero tag never matches (tags end in 0xfff), so that fresh memory is an empty TLB.
 
-use std::collections::BTreeMap;
-
 use cpu::{RegFile, SpaceKey};
 
+pub use crate::jumps::{CodeSpace, JUMP_BITS, JUMP_ENTRIES, JUMP_FOLD, Jump, JumpTable, set_jumps};
 use crate::{words, zeroed};
 
 /// log2 of the number of entries of a data TLB: they cover 128 MiB.
@@ -23,30 +21,16 @@ pub const TLB_BITS: u32 = 15;
 pub const TLB_ENTRIES: usize = 1 << TLB_BITS;
 /// Entries of a data TLB that a table of 512 page entries fills.
 const GROUP: usize = 512;
-/// log2 of the number of entries of a jump cache.
-pub const JUMP_BITS: u32 = 12;
-/// Entries of a jump cache.
-pub const JUMP_ENTRIES: usize = 1 << JUMP_BITS;
 
 /// Where a data TLB is. It stays valid as long as the [`Lru`] that holds the space: spaces are refilled,
 /// never freed.
 #[derive(Clone, Copy, Debug)]
 pub struct DataTable(pub *const Entry);
 
-/// Where a jump cache is; as [`DataTable`].
-#[derive(Clone, Copy, Debug)]
-pub struct JumpTable(pub *const Jump);
-
 /// Makes `space` the data TLB of translated code that runs with these slots, from the next access on: also
 /// inside a callback. It must live as long as such code may run.
 pub fn set_data(regs: &mut RegFile, space: &Space) {
     regs.words_mut()[words::TLB] = space.as_ptr() as u64;
-}
-
-/// Makes `space` the jump cache of translated code that runs with these slots. It must live as long as such
-/// code may run, and be of the pc alignment of the layout.
-pub fn set_jumps(regs: &mut RegFile, space: &CodeSpace) {
-    regs.words_mut()[words::JUMPS] = space.as_ptr() as u64;
 }
 
 /// One page's data translation. The layout is known to translated code.
@@ -247,163 +231,6 @@ impl Space {
     }
 }
 
-/// One entry of a jump cache. The layout is known to translated code.
-#[repr(C, align(16))]
-#[derive(Clone, Copy, Debug)]
-pub struct Jump {
-    /// Virtual program counter.
-    pub pc: u64,
-    /// Host address of the block's entry.
-    pub code: u64,
-}
-
-/// A fetch translation of one virtual page, and where the jump cache remembers it.
-#[derive(Debug, Default)]
-struct FetchPage {
-    page: u64,
-    filled: Vec<u16>,
-}
-
-/// The fetch translations of one code space, i.e. of one [`SpaceKey`] and one block mode, with the jump
-/// cache made from them.
-pub struct CodeSpace {
-    key: (SpaceKey, u64),
-    align: u32,
-    jumps: Box<[Jump]>,
-    pages: BTreeMap<u64, FetchPage>,
-}
-
-impl CodeSpace {
-    /// An empty space for fetch key `key` and block mode `mode`; `align` as in [`cpu::Layout::pc_align`].
-    pub fn new(key: SpaceKey, mode: u64, align: u8) -> CodeSpace {
-        let align = u32::from(align);
-        let jumps = (0..JUMP_ENTRIES).map(|i| Self::empty(i, align)).collect();
-        CodeSpace {
-            key: (key, mode),
-            align,
-            jumps,
-            pages: BTreeMap::new(),
-        }
-    }
-
-    /// An entry that no program counter of that index equals.
-    fn empty(index: usize, align: u32) -> Jump {
-        Jump {
-            pc: ((index as u64 + 1) & (JUMP_ENTRIES as u64 - 1)) << align,
-            code: 0,
-        }
-    }
-
-    /// Fetch key and block mode.
-    pub fn key(&self) -> (SpaceKey, u64) {
-        self.key
-    }
-
-    /// The jump cache that translated code probes; it doesn't move while the space lives.
-    pub fn as_ptr(&self) -> *const Jump {
-        self.jumps.as_ptr()
-    }
-
-    /// The jump cache for an engine.
-    pub fn table(&self) -> JumpTable {
-        JumpTable(self.as_ptr())
-    }
-
-    fn index(&self, pc: u64) -> usize {
-        (pc >> self.align) as usize & (JUMP_ENTRIES - 1)
-    }
-
-    /// The code cached for `pc`.
-    pub fn jump(&self, pc: u64) -> Option<u64> {
-        let jump = self.jumps[self.index(pc)];
-        (jump.pc == pc).then_some(jump.code)
-    }
-
-    /// The RAM page from which the page of `pc` is fetched, if that is known.
-    pub fn page(&self, pc: u64) -> Option<u64> {
-        self.pages.get(&(pc >> 12)).map(|p| p.page)
-    }
-
-    /// Remembers a fetch translation.
-    pub fn set_page(&mut self, pc: u64, page: u64) {
-        self.drop_page(pc);
-        self.pages.insert(
-            pc >> 12,
-            FetchPage {
-                page,
-                filled: Vec::new(),
-            },
-        );
-    }
-
-    /// Caches the block entry for `pc`. All pages of `pages` (the block's, and the next one's if it
-    /// straddles) must be known, else nothing is cached.
-    pub fn insert(&mut self, pc: u64, code: u64, straddles: bool) {
-        let index = self.index(pc);
-        let next = (pc >> 12).wrapping_add(1);
-        if !self.pages.contains_key(&(pc >> 12)) || (straddles && !self.pages.contains_key(&next)) {
-            return;
-        }
-        self.jumps[index] = Jump { pc, code };
-        for page in [Some(pc >> 12), straddles.then_some(next)].into_iter().flatten() {
-            if let Some(p) = self.pages.get_mut(&page) {
-                p.filled.push(index as u16);
-            }
-        }
-    }
-
-    fn forget(&mut self, filled: Vec<u16>) {
-        for index in filled {
-            self.jumps[index as usize] = Self::empty(index as usize, self.align);
-        }
-    }
-
-    /// Drops the fetch translation of the page of `va`.
-    pub fn drop_page(&mut self, va: u64) {
-        if let Some(page) = self.pages.remove(&(va >> 12)) {
-            self.forget(page.filled);
-        }
-    }
-
-    /// Drops fetch translations of `len` bytes from `start`; true if there were any.
-    pub fn clear_range(&mut self, start: u64, len: u64) -> bool {
-        let last = start.wrapping_add(len - 1) >> 12;
-        let doomed: Vec<u64> = self
-            .pages
-            .range(start >> 12..=last.max(start >> 12))
-            .map(|(v, _)| *v)
-            .collect();
-        for page in &doomed {
-            self.drop_page(page << 12);
-        }
-        !doomed.is_empty()
-    }
-
-    /// Forgets cached block entries of RAM page `page` (its code was dropped); the translations stay.
-    pub fn drop_code(&mut self, page: u64) {
-        let mut filled = Vec::new();
-        for p in self.pages.values_mut().filter(|p| p.page == page) {
-            filled.append(&mut p.filled);
-        }
-        self.forget(filled);
-    }
-
-    /// Forgets all cached block entries (the code cache was flushed); the translations stay.
-    pub fn drop_all_code(&mut self) {
-        let mut filled = Vec::new();
-        for p in self.pages.values_mut() {
-            filled.append(&mut p.filled);
-        }
-        self.forget(filled);
-    }
-
-    /// Drops everything.
-    pub fn clear(&mut self) {
-        self.drop_all_code();
-        self.pages.clear();
-    }
-}
-
 /// What [`Lru`] keeps.
 pub trait Keyed {
     /// The key.
@@ -439,11 +266,10 @@ impl Keyed for CodeSpace {
         ((spread(key) ^ mode.wrapping_mul(0xff51_afd7_ed55_8ccd)) >> 48) as usize
     }
     fn key(&self) -> (SpaceKey, u64) {
-        self.key
+        CodeSpace::key(self)
     }
     fn rekey(&mut self, key: (SpaceKey, u64)) {
-        self.clear();
-        self.key = key;
+        self.reset(key);
     }
 }
 
@@ -549,28 +375,6 @@ mod tests {
                 .lookup(0x2000)
                 .is_some_and(|e| e.write == 0 && e.read == 0x2fff)
         );
-    }
-
-    #[test]
-    fn an_empty_jump_entry_matches_no_pc() {
-        for align in [0, 1] {
-            let space = CodeSpace::new(SpaceKey::default(), 0, align);
-            for pc in (0..=2 * JUMP_ENTRIES as u64).chain([u64::MAX, u64::MAX - 1]) {
-                assert!(space.jump(pc & !(u64::from(align))).is_none());
-            }
-        }
-    }
-
-    #[test]
-    fn dropping_a_straddler_s_second_page_forgets_it() {
-        let mut space = CodeSpace::new(SpaceKey::default(), 0, 1);
-        space.set_page(0x1000, 7);
-        space.set_page(0x2000, 9);
-        space.insert(0x1ffe, 0xc0de, true);
-        assert_eq!(space.jump(0x1ffe), Some(0xc0de));
-        assert!(space.clear_range(0x2000, 0x1000));
-        assert_eq!(space.jump(0x1ffe), None);
-        assert_eq!(space.page(0x1ffe), Some(7));
     }
 
     #[test]

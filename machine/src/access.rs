@@ -286,6 +286,8 @@ pub(crate) struct Running<'a> {
     pub end: u64,
     /// Budget left when the hart was last told what it retired.
     pub told: u64,
+    /// The hart's deadline that the budget was made for.
+    pub deadline: Option<u64>,
 }
 
 impl Running<'_> {
@@ -299,6 +301,29 @@ impl Running<'_> {
         let steps = self.told - left;
         self.told = left;
         self.cpu.retire(steps, steps);
+    }
+
+    /// Whether the run loop has something to do at this boundary, before the budget is used up.
+    pub fn boundary_matters(&self) -> bool {
+        let sys = &*self.sys;
+        self.cpu.interrupt().is_some()
+            || self.cpu.waiting()
+            || self.cpu.deadline() != self.deadline
+            || sys.end_slice
+            || sys.boundary_due()
+    }
+
+    /// Puts the translations of the spaces and the mode that the hart is in in front of translated code. Yields the code
+    /// space and the block mode.
+    pub fn select_spaces(&mut self) -> (usize, u64) {
+        let align = self.cpu.layout().pc_align;
+        let mode = self.cpu.block_mode();
+        self.sys.select_space(self.cpu.data_space());
+        let code = self.sys.memory.code_space(self.cpu.fetch_space(), mode, align);
+        let regs = self.cpu.regs_mut();
+        jit::tlb::set_data(regs, self.sys.memory.data(self.sys.space));
+        jit::tlb::set_jumps(regs, self.sys.memory.code(code));
+        (code, mode)
     }
 
     fn done(&mut self) -> Outcome {
@@ -379,6 +404,19 @@ impl Env for Running<'_> {
             Ok(value) => (self.done(), value),
             Err(trap) => (self.refused(trap.into()), 0),
         }
+    }
+
+    fn boundary(&mut self, left: u64) -> Outcome {
+        // Steps that a helper made besides its own are the loop's to count.
+        if self.sys.memory.take_leave() || self.sys.leave || self.sys.more_steps != 0 {
+            return Outcome::Leave;
+        }
+        self.retire(left);
+        if self.boundary_matters() {
+            return Outcome::Leave;
+        }
+        self.select_spaces();
+        Outcome::Done
     }
 
     fn regs(&mut self) -> &mut RegFile {

@@ -29,8 +29,8 @@ pub(crate) fn execute(
 ) -> Result<Came, MachineError> {
     let mut left = budget;
     let end = sys.at.0 + budget;
-    let deadline = cpu.deadline();
     let mut run = Running {
+        deadline: cpu.deadline(),
         cpu,
         sys,
         end,
@@ -55,7 +55,7 @@ pub(crate) fn execute(
         let came = match exit {
             Exit::Budget => Some(Came::Boundary),
             Exit::Next => None,
-            Exit::Dispatch => boundary_matters(&run, deadline).then_some(Came::Boundary),
+            Exit::Dispatch => run.boundary_matters().then_some(Came::Boundary),
             Exit::Breakpoint => Some(Came::Hit),
             Exit::Stop => match run.sys.trap.take() {
                 Some(trap) => deliver(&mut run, trap, &mut left),
@@ -69,16 +69,6 @@ pub(crate) fn execute(
     };
     sys.at = icount::Icount(end - left);
     Ok(came)
-}
-
-/// Whether the run loop has something to do at this boundary, before the budget is used up.
-fn boundary_matters(run: &Running, deadline: Option<u64>) -> bool {
-    let sys = &*run.sys;
-    run.cpu.interrupt().is_some()
-        || run.cpu.waiting()
-        || run.cpu.deadline() != deadline
-        || sys.end_slice
-        || sys.boundary_due()
 }
 
 /// Delivers an exception: one step. The guest's privilege changed, so interrupts are looked at next.
@@ -115,12 +105,7 @@ fn enter(
 ) -> Result<Exit, MachineError> {
     let pc = run.cpu.pc();
     let layout = run.cpu.layout();
-    let mode = run.cpu.block_mode();
-    run.sys.select_space(run.cpu.data_space());
-    let code = run
-        .sys
-        .memory
-        .code_space(run.cpu.fetch_space(), mode, layout.pc_align);
+    let (code, mode) = run.select_spaces();
     let site = link.take();
     let cached = if site.is_some() {
         None
@@ -135,10 +120,7 @@ fn enter(
         },
     };
     let base = pc & !(PAGE - 1);
-    let regs = run.cpu.regs_mut();
-    regs[layout.page] = base;
-    jit::tlb::set_data(regs, run.sys.memory.data(run.sys.space));
-    jit::tlb::set_jumps(regs, run.sys.memory.code(code));
+    run.cpu.regs_mut()[layout.page] = base;
     match engine.run(run, layout, entry, left) {
         Back::Exit(exit) => Ok(exit),
         Back::Link(site) => {
@@ -146,12 +128,14 @@ fn enter(
             Ok(Exit::Next)
         }
         Back::Tail if *left == 0 => Ok(Exit::Budget),
-        Back::Tail => Ok(tail(engine, run, code, mode, left)),
+        Back::Tail => Ok(tail(engine, run, left)),
     }
 }
 
 /// Interprets the block at pc: the budget ends in it.
-fn tail(engine: &mut Engine, run: &mut Running, code: usize, mode: u64, left: &mut u64) -> Exit {
+fn tail(engine: &mut Engine, run: &mut Running, left: &mut u64) -> Exit {
+    // Not those that translated code was entered in: it goes from one mode to another.
+    let (code, mode) = run.select_spaces();
     let pc = run.cpu.pc();
     let layout = run.cpu.layout();
     run.cpu.regs_mut()[layout.page] = pc & !(PAGE - 1);
@@ -218,7 +202,13 @@ fn translate(
     let (key, block) = match run.cpu.lift(mode, offset, &bytes, None) {
         Lifted::Block(block) => (key, block),
         Lifted::NeedsNextPage => match straddler(engine, run, code, key, pc, &bytes) {
-            Ok(Straddler::Known(entry)) => return Ok(Ok(entry)),
+            Ok(Straddler::Known(entry)) => {
+                // The site would ask at every pass; from now on the jump cache answers.
+                if let Some(site) = site {
+                    engine.detour(site);
+                }
+                return Ok(Ok(entry));
+            }
             Ok(Straddler::New(key, block)) => (key, block),
             Err(trap) => return Ok(Err(trap)),
         },
@@ -274,7 +264,7 @@ enum Straddler {
 
 /// The block of one instruction that begins at the end of a page and goes on on the next.
 fn straddler(
-    engine: &Engine,
+    engine: &mut Engine,
     run: &mut Running,
     code: usize,
     key: BlockKey,

@@ -189,8 +189,8 @@ impl Engine {
     }
 
     /// The entry of a block.
-    pub(crate) fn find(&self, key: BlockKey) -> Option<u64> {
-        match &self.jit {
+    pub(crate) fn find(&mut self, key: BlockKey) -> Option<u64> {
+        match &mut self.jit {
             Some(jit) => jit.find(key).map(|id| jit.entry(id)),
             None => self.interp.find(key),
         }
@@ -235,6 +235,13 @@ impl Engine {
             && let Some(id) = jit.find(to)
         {
             jit.link(site, id);
+        }
+    }
+
+    /// Makes a direct jump to a block that straddles ask the jump cache.
+    pub(crate) fn detour(&mut self, site: LinkSite) {
+        if let Some(jit) = &mut self.jit {
+            jit.detour(site);
         }
     }
 

@@ -4,21 +4,27 @@
 //! translated; until then it goes to an exit of its own. Everything else asks the jump cache:
 //!
 //! ```text
-//!   mov  t, pc; and t, mask            entries are 16 bytes: { pc, code }
+//!   rorx t, pc, 8; xor t, pc           the folded pc (jumps.rs)
+//!   and  t, mask                       entries are 16 bytes: { pc, code }
 //!   mov  u, [jumps]; lea u, [u + t * scale]
 //!   cmp  pc, [u]
 //!   jne  miss                          pc into its slot; exit
 //!   and  pc, -4096; mov [page], pc
 //!   jmp  [u + 8]
 //! ```
+//!
+//! So does an end after which mode, interrupts or map may have changed, once Rust has looked at the boundary
+//! ([`cpu::Env::boundary`]): it has nothing to do there as a rule, and puts the caches of the new mode in place.
 
-use cpu::ir::{Block, Target, Terminal, TrapValue};
+use cpu::ir::{Block, Op, Size, Target, Terminal, TrapValue};
 
 use super::{Ends, Generator, Jump, Part};
 use crate::asm::{Alu, Cc, Mem, RAX, RCX, RDX, Reg};
 use crate::gen_regs::TEMPS;
 use crate::jit::ExitKind;
-use crate::tlb::JUMP_ENTRIES;
+use crate::run::{Kind, Position};
+use crate::thunks::Thunks;
+use crate::tlb::{JUMP_ENTRIES, JUMP_FOLD};
 use crate::words::{self, JUMPS};
 
 impl Generator {
@@ -49,12 +55,25 @@ impl Generator {
                     self.go_indirect(r);
                 }
             }
-            Terminal::Dispatch(target) => {
+            Terminal::Dispatch(target) if leaving => {
                 self.page_address(RAX, target.0);
                 self.store_pc(RAX);
                 self.exit(ExitKind::Dispatch, 0, None);
             }
-            Terminal::Left => self.exit(ExitKind::Dispatch, 0, None),
+            Terminal::Left if leaving => self.exit(ExitKind::Dispatch, 0, None),
+            Terminal::Dispatch(_) | Terminal::Left => {
+                if self.last_call(block).is_none() {
+                    self.boundary(block);
+                }
+                match self.end {
+                    Terminal::Dispatch(target) => self.page_address(RAX, target.0),
+                    _ => {
+                        let pc = words::word(usize::from(self.layout.pc.0));
+                        self.a().load(true, RAX, pc);
+                    }
+                }
+                self.go_indirect(RAX);
+            }
             Terminal::Trap { cause, value } => {
                 let value = match value {
                     TrapValue::Const(value) => Some(value),
@@ -64,6 +83,42 @@ impl Generator {
                 self.exit(ExitKind::Trap { cause, value }, 1, Some(offset.into()));
             }
         }
+    }
+
+    /// The helper call of the block's last instruction after which the boundary can be looked at, if the block ends so that
+    /// it must be.
+    fn last_call(&self, block: &Block) -> Option<usize> {
+        if !matches!(self.end, Terminal::Dispatch(_) | Terminal::Left) {
+            return None;
+        }
+        let ops = block.ops_of(block.insns.len() - 1);
+        let at = ops.rev().find(|at| self.ops.get(*at).is_some_and(Op::can_trap))?;
+        matches!(self.ops[at], Op::Call { .. }).then_some(at)
+    }
+
+    /// Whether the op being translated is that call.
+    pub(super) fn ends_block(&self, block: &Block) -> bool {
+        !self.leaving && self.insn + 1 == block.insns.len() && self.last_call(block) == Some(self.at)
+    }
+
+    /// Has Rust look at the boundary at the end of the block; goes on if there is nothing to do at it.
+    fn boundary(&mut self, block: &Block) {
+        self.insn = block.insns.len() - 1;
+        for _ in 0..4 {
+            self.a().push_imm(0);
+        }
+        let desc = self.desc(block, Kind::Helper(Position::Behind), Size::B8);
+        self.a().push_imm(desc.0 as i32);
+        let thunk = self.thunks.call[usize::from(self.vectors_alive())];
+        self.call(thunk);
+        self.a().drop_top();
+        let leave = self.jcc(Cc::Ne);
+        self.aside(&[leave], |g| {
+            let was = std::mem::replace(&mut g.leaving, true);
+            g.terminal(block);
+            g.leaving = was;
+            Ends::Here
+        });
     }
 
     /// Leaves by a trap of the current instruction if the value isn't zero.
@@ -141,6 +196,14 @@ impl Generator {
         self.a().store(true, pc, r);
     }
 
+    /// Makes code, in the parts, that goes to an offset from the page by way of the jump cache.
+    pub fn detour(&mut self, target: Target, thunks: &Thunks) {
+        self.thunks = *thunks;
+        self.restart();
+        self.page_address(RAX, target.0);
+        self.go_indirect(RAX);
+    }
+
     /// Goes on at the address in `r`, by way of the jump cache. No value is needed any more.
     fn go_indirect(&mut self, r: Reg) {
         let mut temps = TEMPS.into_iter().filter(|t| *t != r);
@@ -148,7 +211,8 @@ impl Generator {
         let align = self.layout.pc_align;
         // Entries are 16 bytes; a scale of 8 does the rest of the way.
         let mask = (JUMP_ENTRIES as i32 - 1) << align;
-        self.a().mov(false, t, r);
+        self.a().rorx(true, t, r.into(), JUMP_FOLD);
+        self.a().alu(false, Alu::Xor, t, r.into());
         self.a().alu_imm(false, Alu::And, t.into(), mask);
         self.a().load(true, u, words::word(JUMPS));
         let entry = match align {

@@ -22,7 +22,7 @@ use super::alloc::Operand;
 use super::{Ends, Generator, Jumps};
 use crate::asm::{Alu, Cc, Mem, R14, RSP, Reg, Xmm};
 use crate::plan::{Group, NONE, bytes_of};
-use crate::run::{Desc, Kind};
+use crate::run::{Desc, Kind, Position};
 use crate::thunks::Access;
 use crate::tlb::TLB_BITS;
 use crate::words;
@@ -462,7 +462,12 @@ impl Generator {
         self.push_operand(operands[1]);
         self.push_operand(operands[2]);
         self.a().push_imm(i32::from(helper));
-        let desc = self.desc(block, Kind::Load, Size::B8);
+        let position = if self.ends_block(block) {
+            Position::Last
+        } else {
+            Position::Inside
+        };
+        let desc = self.desc(block, Kind::Helper(position), Size::B8);
         self.a().push_imm(desc.0 as i32);
         let thunk = self.thunks.call[usize::from(vectors)];
         self.call(thunk);

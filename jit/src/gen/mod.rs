@@ -150,12 +150,7 @@ impl Generator {
         };
         self.thunks = *input.thunks;
         self.first_exit = input.first_exit;
-        self.hot.buf.clear();
-        self.cold.buf.clear();
-        self.exits.clear();
-        self.fixes.clear();
-        self.part = Part::Hot;
-        self.leaving = false;
+        self.restart();
         self.steps = insns as u32;
         self.prepare(block, input);
         self.alloc.reset(self.last.len());
@@ -175,6 +170,16 @@ impl Generator {
         self.at = self.ops.len();
         self.terminal(block);
         !self.alloc.overflow
+    }
+
+    /// Forgets the code of the last block.
+    fn restart(&mut self) {
+        self.hot.buf.clear();
+        self.cold.buf.clear();
+        self.exits.clear();
+        self.fixes.clear();
+        self.part = Part::Hot;
+        self.leaving = false;
     }
 
     /// The block that code is made from: its ops after the passes.
