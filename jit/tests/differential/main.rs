@@ -8,7 +8,7 @@ mod random;
 mod vectors;
 mod world;
 
-use cpu::ir::{Block, Terminal};
+use cpu::ir::{Block, Insn, Target, Terminal};
 use cpu::{Exit, interp};
 use jit::{BlockKey, Jit, Passes, Ran};
 use random::{Rng, block};
@@ -160,4 +160,63 @@ fn a_linked_loop_uses_its_budget_up() {
     let entry = jit.entry(id);
     assert_eq!(jit.run(&mut world, entry, &mut budget), Ran::Tail);
     assert_eq!((budget, world.regs[Slot(3)]), (1, 500));
+}
+
+/// One instruction without ops, at an offset.
+fn end_at(offset: u16, terminal: Terminal) -> Block {
+    Block {
+        insns: vec![Insn {
+            offset,
+            len: 4,
+            first_op: 0,
+        }],
+        ops: Vec::new(),
+        terminal,
+        straddles: false,
+    }
+}
+
+#[test]
+fn the_end_of_a_block_goes_on_through_the_jump_cache_where_nothing_is_due() {
+    let mut jit = Jit::new(&LAYOUT, 1 << 20).unwrap();
+    let mut compile = |offset, terminal| {
+        let key = BlockKey {
+            page: 1,
+            offset,
+            mode: u64::from(offset),
+            next: None,
+        };
+        let block = jit.compile(key, &end_at(offset, terminal), &[]).unwrap();
+        jit.entry(block)
+    };
+    let first = compile(0, Terminal::Dispatch(Target(16)));
+    let second = compile(16, Terminal::Dispatch(Target(32)));
+    let jump = compile(8, Terminal::Jump(Target(16)));
+    let mut world = World::new(&mut Rng(1));
+    world.fill_tlb();
+    let page = world.regs[LAYOUT.page];
+    world.jumps.set_page(page, 1);
+    world.jumps.insert(page + 16, second, false);
+    let mut run = |entry, goes_on| {
+        (world.goes_on, world.boundaries) = (goes_on, Vec::new());
+        world.regs[LAYOUT.page] = page;
+        let mut budget = 10;
+        let ran = jit.run(&mut world, entry, &mut budget);
+        let pc = world.regs[LAYOUT.pc].wrapping_sub(page);
+        (ran, pc, budget, world.boundaries.clone())
+    };
+    let left = Ran::Exit(Exit::Dispatch);
+    assert_eq!(run(first, 0), (left, 16, 9, vec![9]));
+    assert_eq!(run(first, 1), (left, 32, 8, vec![9, 8]));
+    // Nothing is known of where the second goes on.
+    assert_eq!(run(first, 2), (Ran::Exit(Exit::Next), 32, 8, vec![9, 8]));
+    let (Ran::Link(site), 16, 9, _) = run(jump, 0) else {
+        panic!("a jump that isn't linked asks to be");
+    };
+    jit.detour(site);
+    let mut budget = 10;
+    (world.goes_on, world.boundaries) = (0, Vec::new());
+    world.regs[LAYOUT.page] = page;
+    assert_eq!(jit.run(&mut world, jump, &mut budget), left);
+    assert_eq!((world.regs[LAYOUT.pc] - page, budget), (32, 8));
 }

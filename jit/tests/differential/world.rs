@@ -74,6 +74,9 @@ pub struct World {
     pub raised: Option<Trap>,
     space: Option<Space>,
     pub jumps: CodeSpace,
+    /// Boundaries at ends of blocks that are gone past, and what was left at those asked about.
+    pub goes_on: usize,
+    pub boundaries: Vec<u64>,
 }
 
 impl World {
@@ -92,6 +95,8 @@ impl World {
             raised: None,
             space: None,
             jumps: CodeSpace::new(SpaceKey::default(), 0, 1),
+            goes_on: 0,
+            boundaries: Vec::new(),
         }
     }
 
@@ -194,6 +199,15 @@ impl World {
 }
 
 impl Env for World {
+    fn boundary(&mut self, left: u64) -> Outcome {
+        self.boundaries.push(left);
+        if self.boundaries.len() <= self.goes_on {
+            Outcome::Done
+        } else {
+            Outcome::Leave
+        }
+    }
+
     fn load(&mut self, here: Here, addr: u64, size: Size) -> (Outcome, u64) {
         let outcome = self.look(
             here,
