@@ -7,6 +7,7 @@ mod architecture;
 mod battery;
 mod debian;
 mod determinism;
+mod faults;
 mod killed;
 mod network;
 mod semihosting;
