@@ -118,6 +118,24 @@ impl MachineArguments {
             let what = "there is nothing to start: give a --kernel, or a --bios that needs none";
             return Err(Usage(what.into()).into());
         }
+        if self.machine == "pc" && self.semihosting {
+            let what = "--semihosting: pc has none; it is a convention of RISC-V";
+            return Err(Usage(what.into()).into());
+        }
+        if self.machine != "pc" {
+            let given = [
+                ("--cdrom", self.cdrom.is_some()),
+                ("--vgabios", self.vgabios.is_some()),
+                ("--testdev", self.testdev),
+            ];
+            if let Some((option, _)) = given.iter().find(|(_, given)| *given) {
+                let what = format!(
+                    "{option}: {} has no such device; --machine pc has it",
+                    self.machine
+                );
+                return Err(Usage(what).into());
+            }
+        }
         let most = machine::board::most_cards(&self.machine)?;
         let drives = self.drive.len() + usize::from(self.cdrom.is_some());
         let (nets, consoles) = (self.net.len(), usize::from(self.virtio_console));

@@ -34,6 +34,7 @@ mod verify;
 
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use crate::outcome::Outcome;
@@ -89,12 +90,17 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version go to standard output and are no mistake; clap knows.
-            let _ = error.print();
-            return if error.use_stderr() {
-                outcome::usage()
+            if !error.use_stderr() {
+                let _ = error.print();
+                return ExitCode::SUCCESS;
+            }
+            // Without a command: all of them, and that one is needed.
+            if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+                let _ = error.print();
             } else {
-                ExitCode::SUCCESS
-            };
+                eprintln!("tickback: {}", outcome::in_a_line(&error.render().to_string()));
+            }
+            return outcome::usage();
         }
     };
     let result = match arguments.command {

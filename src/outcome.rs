@@ -62,6 +62,33 @@ pub fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
+/// What clap says of a mistake, in a line: what is wrong, its tips, and where the options are explained.
+pub fn in_a_line(message: &str) -> String {
+    let mut text = String::new();
+    let mut command = String::from("tickback");
+    for line in message.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if let Some(usage) = line.strip_prefix("Usage: ") {
+            let words = usage
+                .split(' ')
+                .take_while(|word| !word.starts_with(['[', '<', '-']));
+            command = words.collect::<Vec<_>>().join(" ");
+            break;
+        }
+        if line.starts_with("For more information") {
+            break;
+        }
+        let line = line.strip_prefix("error: ").unwrap_or(line);
+        text += match text.chars().last() {
+            None => "",
+            Some(':') => " ",
+            Some(_) if line.starts_with('[') => " ",
+            Some(_) => "; ",
+        };
+        text += line;
+    }
+    format!("{text}; see {command} --help")
+}
+
 /// A mistake on the command line that clap can't see.
 #[derive(Debug)]
 pub struct Usage(pub String);
@@ -111,5 +138,22 @@ mod tests {
             source: denied(),
         };
         assert_eq!(chain(&transparent.into()), "x: permission denied");
+    }
+
+    #[test]
+    fn a_mistake_is_told_in_a_line() {
+        let clap = "error: the following required arguments were not provided:\n  --output <FOLDER>\n\n\
+                    Usage: tickback record --output <FOLDER>\n\nFor more information, try '--help'.\n";
+        assert_eq!(
+            in_a_line(clap),
+            "the following required arguments were not provided: --output <FOLDER>; see tickback record --help"
+        );
+        let clap = "error: invalid value 'x' for '--clock <CLOCK>'\n  [possible values: warp, real]\n\n  \
+                    tip: a similar value exists: 'warp'\n\nFor more information, try '--help'.\n";
+        assert_eq!(
+            in_a_line(clap),
+            "invalid value 'x' for '--clock <CLOCK>' [possible values: warp, real]; tip: a similar value exists: \
+             'warp'; see tickback --help"
+        );
     }
 }

@@ -64,7 +64,7 @@ pub struct RunArguments {
     /// End after so many steps (1e9), or at this virtual time (5s, 200ms)
     #[arg(long, value_name = "STEPS|TIME", value_parser = values::stop_after)]
     stop_after: Option<StopAfter>,
-    /// End when this text comes out of the console
+    /// End behind the step at which this text has come out of the console
     #[arg(long, value_name = "TEXT", value_parser = values::text)]
     exit_on: Option<Text>,
     /// Exit with the guest's own code

@@ -242,6 +242,15 @@ impl Target<'_> {
                 no_end(from)
             ));
         }
+        // Going there would make the run go on, and gdb has no Ctrl-C for a monitor command.
+        let end = self.end();
+        if self.timeline.machine().is_live() && self.explored.is_none() && to > end {
+            return Err(format!(
+                "{} lies beyond the end, {}, of what is recorded so far; `continue` goes on recording",
+                grouped(to.0),
+                grouped(end.0)
+            ));
+        }
         let landed = self.seek(to);
         let beyond = matches!(landed, Ok(Landed::End));
         let text = self.landed(landed)?;

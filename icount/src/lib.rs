@@ -20,6 +20,7 @@
 mod display;
 mod door;
 mod event;
+mod file;
 mod kind;
 mod log;
 mod position;
@@ -32,6 +33,7 @@ pub use door::{Divergence, Door, DoorError, End, Idle, LogPosition, Ready};
 pub use event::{
     BLOCK_SIZE, Body, DebuggerWrite, Effect, Event, Input, MAX_NETWORKS, VIRTIO_CONSOLE, digest,
 };
+pub use file::open_regular;
 pub use kind::{Kind, KindSet, UnknownKind};
 pub use log::{Events, LOG_VERSION, LogError, LogReader, LogWriter, LostEffects, Recovered};
 pub use position::{Clock, Icount, VirtualTime};

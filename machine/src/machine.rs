@@ -68,7 +68,6 @@ pub struct Machine {
     pub(crate) reset: Reset,
     /// Page offsets that translated code asks about.
     asked: Vec<u16>,
-    interrupt: Arc<AtomicBool>,
     /// Whether boundary work was done at the present position: then it isn't the observe point.
     pub(crate) worked: bool,
     /// Pages as of the last snapshot taken or restored; what was written since is dirty.
@@ -93,7 +92,6 @@ impl Machine {
             ended: None,
             reset,
             asked: Vec::new(),
-            interrupt: Arc::new(AtomicBool::new(false)),
             worked: false,
             base: Base::default(),
             spares: snapshot::Spares::default(),
@@ -168,7 +166,7 @@ impl Machine {
 
     /// A flag that makes [`Machine::run`] come back soon, at some boundary, when it is set.
     pub fn interrupt_flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.interrupt)
+        Arc::clone(&self.sys.interrupt)
     }
 
     /// Whether the machine stands past the observe point of its boundary (it came to a stop after
@@ -226,7 +224,8 @@ impl Machine {
             if self.sys.at >= until {
                 return Ok(Stopped::Reached);
             }
-            if self.interrupt.swap(false, Ordering::Relaxed) {
+            self.sys.called_off = false;
+            if self.sys.interrupt.swap(false, Ordering::Relaxed) {
                 return Ok(Stopped::Interrupted);
             }
             self.boundary()?;

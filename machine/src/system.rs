@@ -4,6 +4,8 @@
 //! at the end of the step or boundary in which it was asked: a hart looks at its pins only at boundaries.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cpu::{SpaceKey, Trap};
 use devices::{BLOCK_SIZE, Device, DiskError, DmaError, HartPin, Power};
@@ -63,6 +65,10 @@ pub(crate) struct System {
     pub space_key: Option<SpaceKey>,
     /// The running block must be left after the instruction.
     pub leave: bool,
+    /// Asks the run to come back; others may hold it too.
+    pub interrupt: Arc<AtomicBool>,
+    /// The interrupt flag was seen set by the executing step: the run comes back right behind it.
+    pub called_off: bool,
     /// A hart shut itself down in the last step: to be told.
     pub shut_down: bool,
     pub on_shutdown: OnShutdown,
@@ -97,6 +103,7 @@ impl System {
     /// Whether the run loop has something to do at the next boundary besides an interrupt.
     pub fn boundary_due(&self) -> bool {
         self.failed.is_some()
+            || self.called_off
             || self.power.is_some()
             || !self.pins.is_empty()
             || !self.dma_writes.is_empty()
@@ -375,6 +382,11 @@ impl devices::Context for System {
 
     fn console_out(&mut self, port: u8, byte: u8) {
         self.tell(Effect::ConsoleOut { port, byte });
+        // It may have been what the user waits for: the run ends behind this step, then.
+        if self.interrupt.load(Ordering::Relaxed) {
+            self.called_off = true;
+            self.leave = true;
+        }
     }
 
     fn disk_read(&mut self, drive: u8, block: u64, buf: &mut [u8; BLOCK_SIZE]) -> Result<(), DiskError> {

@@ -23,7 +23,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use icount::{Icount, VirtualTime};
+use icount::{Icount, VirtualTime, open_regular};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, SnapshotError};
@@ -170,7 +170,7 @@ impl Checkpoints {
     /// usable is no error here: see [`damage`](Self::damage).
     pub fn open(dir: &Path) -> Result<Self> {
         let path = dir.join(FILE_NAME);
-        let file = File::open(&path).map_err(SnapshotError::io("open", &path))?;
+        let file = open_regular(&path).map_err(SnapshotError::io("open", &path))?;
         let (mut list, mut damage) = (List::of(file), Vec::new());
         if let Err(error) = scan(&path, &mut list) {
             match error {

@@ -21,8 +21,9 @@ pub const COARSEST: u32 = 34;
 /// What adapting aims at.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Goals {
-    /// The most that a snapshot may add to the time of the run since the one before: 0.05 is a twentieth.
-    /// Twice that after [`LONG_NS`], so that a guest that writes all its memory gets snapshots too.
+    /// The most that a snapshot may add to the time of the run since the one before, of which [`SHORT_NS`] count: 0.05 is a
+    /// twentieth. (Who begins to write everywhere shall not pay what the time before had left over.) Twice that, of all
+    /// the time, after [`LONG_NS`], so that a guest that always writes everywhere gets snapshots too.
     pub overhead: f64,
     /// The most bytes that snapshots may take a second of running, [`SAVED_SECONDS`] of which can be saved up.
     pub bytes_per_second: f64,
@@ -40,7 +41,9 @@ impl Default for Goals {
     }
 }
 
-/// A stretch of running after which a snapshot may cost twice as much.
+/// See [`Goals::overhead`].
+pub const SHORT_NS: u64 = 1_000_000_000;
+/// See [`Goals::overhead`].
 pub const LONG_NS: u64 = 4_000_000_000;
 /// See [`Goals::bytes_per_second`]. A snapshot that takes more than can be saved up is due when that much was.
 pub const SAVED_SECONDS: f64 = 4.0;
@@ -113,12 +116,16 @@ impl Adapt {
 
     fn due(&self, gathered: Gathered) -> bool {
         let (run_ns, pages) = (gathered.run_ns as f64, gathered.pages as f64);
-        let share = if gathered.run_ns > LONG_NS { 2.0 } else { 1.0 };
+        let pays = if gathered.run_ns > LONG_NS {
+            2.0 * run_ns
+        } else {
+            run_ns.min(SHORT_NS as f64)
+        };
         let cost = self.ns_a_snapshot + self.ns_a_page * pages;
         let most = self.goals.bytes_per_second * SAVED_SECONDS;
         let saved = (self.saved + self.goals.bytes_per_second * run_ns * 1e-9).min(most);
         let size = self.bytes / self.pages * pages;
-        cost <= self.goals.overhead * share * run_ns && (size <= saved || saved >= most)
+        cost <= self.goals.overhead * pays && (size <= saved || saved >= most)
     }
 
     fn observe(&mut self, cost: &Cost) {

@@ -18,6 +18,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use icount::open_regular;
+
 use crate::error::{Result, SnapshotError};
 use crate::node::MAX_NODE;
 use crate::page::{PAGE_SIZE, Page, PageId};
@@ -141,7 +143,7 @@ pub(crate) struct Pack {
 
 impl Pack {
     pub(crate) fn open(path: PathBuf) -> Result<Self> {
-        let mut file = File::open(&path).map_err(SnapshotError::io("open pack", &path))?;
+        let mut file = open_regular(&path).map_err(SnapshotError::io("open pack", &path))?;
         let mut head = [0; FILE_HEAD as usize];
         if file.read_exact(&mut head).is_err() || head[..8] != FILE_MAGIC {
             return Err(SnapshotError::damaged(

@@ -166,28 +166,41 @@ impl PageRef {
     }
 }
 
-/// Pages of memory whose contents were written or hashed and which can hold the next snapshot's: fresh memory
-/// would cost the guest's thread a page fault for each. Clones share everything.
+/// Pages of memory that can hold the next snapshot's: those whose contents were written or hashed, and some that a thread
+/// behind has touched. Fresh memory would cost the guest's thread a page fault for each. Clones share everything.
 #[derive(Debug, Clone, Default)]
 pub struct Spares(Arc<Mutex<Stock>>);
 
 #[derive(Debug, Default)]
 struct Stock {
     pages: Vec<Arc<Page>>,
-    /// The most that are kept: what snapshots lately took.
+    /// The most that are kept: what snapshots lately took, and no less than are kept ready.
     most: usize,
+    least: usize,
 }
 
 impl Spares {
     /// Takes up to `count` pages, with any contents; what is kept from now on follows the counts asked for.
     pub fn take(&self, count: usize) -> Vec<Arc<Page>> {
         let mut stock = self.lock();
-        stock.most = count.max(stock.most - stock.most / 4);
+        stock.most = count.max(stock.most - stock.most / 4).max(stock.least);
         let left = stock.pages.len().saturating_sub(count);
         let taken = stock.pages.split_off(left);
         let most = stock.most;
         stock.pages.truncate(most);
         taken
+    }
+
+    /// Makes sure of `least` pages; for a thread that may take its time.
+    pub(crate) fn stock(&self, least: usize) {
+        let missing = {
+            let mut stock = self.lock();
+            stock.least = least;
+            stock.most = stock.most.max(least);
+            least.saturating_sub(stock.pages.len())
+        };
+        // Any byte but zero, so that the memory is really there.
+        self.give((0..missing).map(|_| Arc::new([1; PAGE_SIZE])));
     }
 
     /// Gives pages back; those that somebody else has too are let go, and so is what is too much.

@@ -77,6 +77,9 @@ impl Default for RecorderOptions {
 /// The priority of the threads behind, for the kernel's scheduler: a tenth of the guest's.
 const NICE: i32 = 10;
 
+/// Pages of memory that are kept ready: 32 MiB.
+const STOCK: usize = 8192;
+
 /// What is on the way to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pending {
@@ -482,6 +485,9 @@ impl Hash {
             if self.to_write.send(message).is_err() {
                 lock(&self.failure).get_or_insert(SnapshotError::Stopped);
                 return;
+            }
+            if jobs.is_empty() {
+                self.spares.stock(STOCK);
             }
         }
     }

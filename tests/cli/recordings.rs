@@ -98,6 +98,23 @@ fn recordings_that_are_damaged_or_of_another_version() {
     let manifest = std::fs::read_to_string(place.path("a.tick/manifest.json")).unwrap();
     let events = std::fs::read(place.path("a.tick/events")).unwrap();
 
+    // A pipe in a file's place: nobody waits for a writer.
+    place.demo("pipe.tick");
+    for (file, word) in [
+        ("events", "events: can't open it: it is no regular file"),
+        ("checkpoints", "checkpoints: it is no regular file"),
+        ("packs/0000.pack", "no snapshot of the power-on state"),
+    ] {
+        let path = place.path("pipe.tick").join(file);
+        let kept = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        place.run(&["replay", "pipe.tick"]).refuses(1, &[word]);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, kept).unwrap();
+    }
+
     // Another model: it can be read, not replayed.
     place.file(
         "a.tick/manifest.json",

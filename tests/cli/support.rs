@@ -117,7 +117,7 @@ impl Ran {
                 ran.err
             );
         }
-        if code == 1 {
+        if code == 1 || code == 2 {
             let lines = ran
                 .err
                 .lines()

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::LogError;
+use crate::file::open_regular_with;
 
 /// The name of a file of a log.
 pub fn suffixed(name: &str, segment: u32) -> String {
@@ -71,9 +72,8 @@ impl Files {
                 continue;
             }
             let path = self.path_of(number);
-            let file = options
-                .open(&path)
-                .map_err(|source| LogError::io(&path, "open it", source))?;
+            let file =
+                open_regular_with(&path, options).map_err(|source| LogError::io(&path, "open it", source))?;
             self.open.insert(number, file);
         }
         Ok(())

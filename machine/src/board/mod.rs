@@ -266,6 +266,8 @@ pub(crate) fn rebuild(
         space: 0,
         space_key: None,
         leave: false,
+        interrupt: std::sync::Arc::default(),
+        called_off: false,
         shut_down: false,
         on_shutdown: config.on_shutdown,
         notes: note.into_iter().collect(),
