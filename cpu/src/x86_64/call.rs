@@ -134,7 +134,6 @@ impl Hart {
             helper::INVPCID => done(self.invpcid(cx, a, b)),
             helper::XGETBV => done(self.xgetbv()),
             helper::XSETBV => done(self.xsetbv()),
-            helper::SWAPGS => done(self.swapgs()),
             helper::RDRAND => Ok(self.random()),
 
             helper::FXSAVE => done(self.fxsave(cx, a, more & 1 != 0)),

@@ -40,7 +40,7 @@ const NAMES: [&str; 59] = [
 type System = (&'static str, fn(&Hart) -> u64);
 
 const SYSTEM: &[System] = &[
-    ("k_gs_base", |h| h.core.msrs.kernel_gs_base),
+    ("k_gs_base", |h| h.regs[slots::KERNEL_GS_BASE]),
     ("cr0", |h| h.core.cr0),
     ("cr2", |h| h.core.cr2),
     ("cr3", |h| h.core.cr3),

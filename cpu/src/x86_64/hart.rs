@@ -449,7 +449,8 @@ impl Hart {
         mode.set(Mode::BIG, !long && core.attrs[usize::from(CS)] & A_DB != 0);
         mode.set(Mode::PROTECTED, self.protected() && !self.vm86());
         mode.set(Mode::VM86, self.vm86());
-        mode.set(Mode::STACK32, core.attrs[usize::from(SS)] & A_DB != 0);
+        // In long mode it says nothing, and SS may be null.
+        mode.set(Mode::STACK32, !long && core.attrs[usize::from(SS)] & A_DB != 0);
         let flat = |n: u8| {
             let attr = core.attrs[usize::from(n)];
             let data = attr & (A_P | A_S | A_CODE | A_RW | A_DC) == A_P | A_S | A_RW;
@@ -616,8 +617,7 @@ impl Cpu for Hart {
         let result = self.help(cx, helper, args, pc);
         self.view = View::Current;
         self.repeats = helper == super::helper::STRING && result.is_ok() && self.regs[slots::PC] == pc;
-        // Strings and arithmetic change nothing that a mode depends on.
-        if helper < super::helper::STRING {
+        if super::helper::may_change_mode(helper) {
             self.remode();
         }
         result

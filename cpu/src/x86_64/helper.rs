@@ -15,7 +15,7 @@
 //! A helper that fails changes nothing but what the architecture says. One that yields two values sets the registers
 //! itself. None of them touches the arithmetic flags (CC slots) unless said.
 //!
-//! Without a helper, in lifted code alone: `cli`, `clac`, `stac`, `cld`, `std` (bits of slot EFLAGS), `pushf`,
+//! Without a helper, in lifted code alone: `cli`, `clac`, `stac`, `cld`, `std` (bits of slot EFLAGS), `swapgs` (slots), `pushf`,
 //! rdfsbase and its kin (base slots), `invlpg`, `invd`, `wbinvd` (nothing to do: translations are coherent),
 //! `arpl`, `enter` of levels 0 and 1, `leave`, `pusha`, `popa`, `bound`.
 //!
@@ -51,6 +51,39 @@ impl Form {
     pub const fn more(self) -> u8 {
         (self.0 >> 8) as u8
     }
+}
+
+/// Whether a helper may change what the [block mode](super::mode::Mode) says, but for what it takes from EFLAGS, the program
+/// counter and shadows.
+pub const fn may_change_mode(helper: u16) -> bool {
+    !matches!(
+        helper,
+        CHECK_SEGMENT
+            | READ_SELECTOR
+            | READ_TABLE
+            | LAR
+            | LSL
+            | VERIFY
+            | STI
+            | POPF
+            | HLT
+            | PAUSE
+            | IN
+            | OUT
+            | READ_CR
+            | SMSW
+            | RDMSR
+            | RDTSC
+            | RDPMC
+            | CPUID
+            | INVPCID
+            | XGETBV
+            | RDRAND
+            | FXSAVE
+            | XSAVE
+            | STMXCSR
+            | STRING..
+    )
 }
 
 // Segments and gates.
@@ -121,7 +154,7 @@ pub enum Software {
 
 // Flags and waiting.
 
-/// `sti`, legal: sets IF, and makes a shadow if it was clear. Ends the block.
+/// `sti`, legal: sets IF, and makes a shadow if it was clear. The next instruction ends the block.
 pub const STI: u16 = 24;
 /// `popf`: `args[0]` = what was popped; only bits of the operand size count. Changes what CPL and IOPL let it, the
 /// arithmetic flags too. Ends the block.
@@ -173,8 +206,6 @@ pub const INVPCID: u16 = 52;
 pub const XGETBV: u16 = 53;
 /// `xsetbv`: by ecx, edx and eax. Ends the block.
 pub const XSETBV: u16 = 54;
-/// `swapgs`, legal.
-pub const SWAPGS: u16 = 55;
 /// `rdrand` (`more` = 0) and `rdseed` (`more` = 1): yields a number of which the operand's bits are taken; CF is set.
 pub const RDRAND: u16 = 56;
 

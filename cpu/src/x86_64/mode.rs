@@ -22,7 +22,7 @@ bitflags! {
         const CPL0 = 1 << 4;
         /// CPL, bit 1.
         const CPL1 = 1 << 5;
-        /// SS.B: the stack pointer has 32 bits (in 64-bit mode 64, whatever this says).
+        /// SS.B: the stack pointer has 32 bits (never in 64-bit mode).
         const STACK32 = 1 << 6;
         /// Code segment: base 0 and a limit of 4 GiB.
         const FLAT_CS = 1 << 7;

@@ -306,8 +306,8 @@ const ROWS: &[Row] = &[
     ),
     row(
         0xc000_0102,
-        |h, _, _| Some(h.core.msrs.kernel_gs_base),
-        |h, _, _, v| set(&mut h.core.msrs.kernel_gs_base, v, canonical(v)),
+        |h, _, _| Some(h.regs[slots::KERNEL_GS_BASE]),
+        |h, _, _, v| set(&mut h.regs[slots::KERNEL_GS_BASE], v, canonical(v)),
     ),
     // IA32_TSC_AUX
     row(

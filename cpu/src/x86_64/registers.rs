@@ -95,6 +95,7 @@ pub struct Msrs {
     pub lstar: u64,
     pub cstar: u64,
     pub sfmask: u64,
+    /// In the saved form alone: a running processor's is a slot, so that `swapgs` needs no helper.
     pub kernel_gs_base: u64,
     pub sysenter_cs: u64,
     pub sysenter_esp: u64,

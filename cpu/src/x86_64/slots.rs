@@ -56,6 +56,9 @@ pub const fn limit(n: u8) -> Slot {
     Slot(30 + n as u16)
 }
 
+/// IA32_KERNEL_GS_BASE.
+pub const KERNEL_GS_BASE: Slot = Slot(36);
+
 /// Slot of quadword `part` (0 is the lowest; 2 and 3 are room for AVX) of vector register `n`.
 pub const fn xmm(n: u8, part: u8) -> Slot {
     Slot(64 + 4 * n as u16 + part as u16)

@@ -66,6 +66,8 @@ impl Hart {
     pub(super) fn save_state(&self) -> Vec<u8> {
         let r = &self.regs;
         let (sti_shadow, ss_shadow) = self.shadows();
+        let mut core = self.core.clone();
+        core.msrs.kernel_gs_base = r[slots::KERNEL_GS_BASE];
         let state = State {
             pc: r[slots::PC],
             general: std::array::from_fn(|i| r[slots::gpr(i as u8)]),
@@ -75,7 +77,7 @@ impl Hart {
             limits: std::array::from_fn(|i| r[slots::limit(i as u8)] as u32),
             vectors: std::array::from_fn(|i| [0, 1].map(|part| r[slots::xmm(i as u8, part)])),
             x87: self.x87,
-            core: self.core.clone(),
+            core,
             sti_shadow,
             ss_shadow,
             repeating: self.repeating,
@@ -118,6 +120,7 @@ impl Hart {
         regs[slots::PC] = state.pc;
         regs[slots::PAGE] = state.pc & !0xfff;
         regs[slots::MXCSR] = state.mxcsr | MXCSR_MASKS;
+        regs[slots::KERNEL_GS_BASE] = state.core.msrs.kernel_gs_base;
         self.set_eflags(state.eflags);
         self.x87 = state.x87;
         self.roots.select(state.core.pdptes);

@@ -1,10 +1,10 @@
-//! SYSCALL, SYSRET, SYSENTER, SYSEXIT, SWAPGS (SDM 3A 5.8.7, 5.8.8; SDM 2B).
+//! SYSCALL, SYSRET, SYSENTER, SYSEXIT (SDM 3A 5.8.7, 5.8.8; SDM 2B).
 //!
 //! They load segments by rule, without reading descriptors.
 
 use super::bits::*;
 use super::hart::Hart;
-use super::registers::{CS, GS, SS, Segment};
+use super::registers::{CS, SS, Segment};
 use super::slots;
 use super::trap::{self, GP, UD};
 use crate::Trap;
@@ -105,19 +105,6 @@ impl Hart {
         let mask = if to64 { u64::MAX } else { 0xffff_ffff };
         self.regs[slots::RSP] = sp & mask;
         self.set_ip(ip & mask);
-        Ok(())
-    }
-
-    /// `swapgs`.
-    pub(super) fn swapgs(&mut self) -> Result<(), Trap> {
-        if !self.code64() {
-            return Err(trap::trap(UD));
-        }
-        self.ring0()?;
-        std::mem::swap(
-            &mut self.regs[slots::base(GS)],
-            &mut self.core.msrs.kernel_gs_base,
-        );
         Ok(())
     }
 }

@@ -38,6 +38,9 @@ pub(crate) struct Lifter {
     /// No x87 exception can be pending here: it was looked for.
     pub(super) none_pending: bool,
     terminal: Option<Terminal>,
+    /// The instruction ends the block, by way of the run loop; the next one will.
+    last: bool,
+    next_is_last: bool,
 }
 
 /// The block so far.
@@ -56,6 +59,8 @@ impl Lifter {
             cc: None,
             none_pending: false,
             terminal: None,
+            last: false,
+            next_is_last: false,
         }
     }
 
@@ -87,10 +92,21 @@ impl Lifter {
         self.mode.contains(mode)
     }
 
-    /// Whether every instruction is a block of its own, after which the run loop looks at the processor.
+    /// Whether the instruction is the last of its block, after which the run loop looks at the processor.
     pub fn is_single(&self) -> bool {
         self.mode
             .intersects(Mode::TRACE | Mode::SHADOW | Mode::CODE_BREAKPOINTS | Mode::DATA_BREAKPOINTS)
+            || self.last
+    }
+
+    /// The next instruction ends the block, and after it the run loop looks at the processor: the one behind `sti`.
+    pub fn one_more(&mut self) {
+        self.next_is_last = true;
+    }
+
+    /// Whether the block can't end here without a look at the processor.
+    pub fn must_dispatch(&self) -> bool {
+        self.is_single() || self.next_is_last
     }
 
     /// Begins an instruction.
@@ -98,6 +114,7 @@ impl Lifter {
         for (to, from) in self.bytes.iter_mut().zip(bytes) {
             *to = *from;
         }
+        self.last = std::mem::take(&mut self.next_is_last);
         self.insns.push(Insn {
             offset,
             len,

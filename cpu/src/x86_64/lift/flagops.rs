@@ -64,7 +64,12 @@ pub(super) fn lift(l: &mut Lifter, i: &Instruction) -> bool {
             if may_mask(l) {
                 let form = l.form(Size::B4, 0);
                 l.call(helper::STI, [None; 2], form);
-                l.dispatch();
+                // Nothing is looked at between this and the next instruction, so that its shadow needs no mode.
+                if l.is_single() {
+                    l.dispatch();
+                } else {
+                    l.one_more();
+                }
             }
         }
         Mnemonic::Stac | Mnemonic::Clac => {

@@ -274,7 +274,7 @@ impl Lifter {
 
     /// How control goes on from the end of the block to the instruction at an offset from the page.
     pub fn fall_through(&mut self, offset: i32) -> Terminal {
-        if self.is_single() {
+        if self.must_dispatch() {
             return Terminal::Dispatch(Target(offset));
         }
         if offset >= 4096 && !self.is(Mode::LONG) && self.is(Mode::EDGE) {

@@ -7,7 +7,7 @@ use crate::ir::{Bin, Cond, Size, Terminal, Val, Width};
 use crate::x86_64::flags::{CF, ZF};
 use crate::x86_64::helper::{self, Software};
 use crate::x86_64::mode::Mode;
-use crate::x86_64::slots::{RAX, RDX, base};
+use crate::x86_64::slots::{KERNEL_GS_BASE, RAX, RDX, base};
 use crate::x86_64::trap;
 use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 
@@ -82,7 +82,7 @@ pub(super) fn lift(l: &mut Lifter, i: &Instruction) -> bool {
             }
         }
         M::Rdpmc => inside(l, helper::RDPMC, [None; 2], 0),
-        M::Swapgs if l.is(Mode::LONG) => privileged_call_inside(l, helper::SWAPGS),
+        M::Swapgs if l.is(Mode::LONG) => swapgs(l),
         M::Invpcid => invalidate_context(l, i),
         M::In => input(l, i),
         M::Out => output(l, i),
@@ -440,6 +440,15 @@ fn word(l: &mut Lifter, i: &Instruction, n: u32) -> Val {
         }
     };
     l.zx(Size::B2, v)
+}
+
+fn swapgs(l: &mut Lifter) {
+    if privileged(l) {
+        let gs = base(segment(Register::GS));
+        let (old, new) = (l.get(gs), l.get(KERNEL_GS_BASE));
+        l.set(gs, new);
+        l.set(KERNEL_GS_BASE, old);
+    }
 }
 
 /// rdfsbase, wrfsbase and those of gs: the bases are slots.

@@ -21,6 +21,7 @@ fn full() -> Rig {
         rig.hart.regs[slots::gpr(n)] = 0x1111 * u64::from(n + 1);
         rig.hart.regs[slots::xmm(n, 1)] = 0x2222 * u64::from(n + 1);
     }
+    rig.hart.regs[slots::KERNEL_GS_BASE] = 0x4444;
     rig.hart.set_pin(PIN_LOCAL, 0x55);
     rig.hart.set_pin(PIN_NMI, 1);
     rig.hart.set_eflags(IF | TF | RF | flags::OF);
@@ -39,6 +40,7 @@ fn a_restored_processor_is_the_same() {
     let mut other = Hart::new(config());
     other.restore(&saved).unwrap();
     assert_eq!(other.save(), saved);
+    assert_eq!(other.regs[slots::KERNEL_GS_BASE], 0x4444);
     assert_eq!(other.block_mode(), rig.hart.block_mode());
     assert_eq!(other.interrupt(), rig.hart.interrupt());
     assert_eq!(other.data_space(), rig.hart.data_space());

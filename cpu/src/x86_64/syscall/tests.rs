@@ -92,15 +92,3 @@ fn sysenter_and_sysexit() {
     rig.hart.core.msrs.sysenter_cs = 3;
     assert_eq!(rig.call(helper::SYSENTER, [0; 2], 3, 0), gp(0));
 }
-
-#[test]
-fn swapgs_swaps() {
-    let mut rig = rig();
-    assert_eq!(rig.call(helper::SWAPGS, [0; 2], 3, 0), gp(0));
-    rig.ring(0, selector::CODE64);
-    rig.hart.core.msrs.kernel_gs_base = 0xffff_8000_0000_0000;
-    rig.hart.regs[slots::base(GS)] = 0x1234;
-    assert_eq!(rig.call(helper::SWAPGS, [0; 2], 3, 0), Ok(0));
-    assert_eq!(rig.hart.core.msrs.kernel_gs_base, 0x1234);
-    assert_eq!(rig.hart.regs[slots::base(GS)], 0xffff_8000_0000_0000);
-}
