@@ -22,8 +22,8 @@ pub const COARSEST: u32 = 34;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Goals {
     /// The most that a snapshot may add to the time of the run since the one before, of which [`SHORT_NS`] count: 0.05 is a
-    /// twentieth. (Who begins to write everywhere shall not pay what the time before had left over.) Twice that, of all
-    /// the time, after [`LONG_NS`], so that a guest that always writes everywhere gets snapshots too.
+    /// twentieth. (Who begins to write everywhere shall not pay what the time before had left over.) Twice
+    /// that, of all the time, after [`LONG_NS`]: a replay from the last snapshot takes as long by then.
     pub overhead: f64,
     /// The most bytes that snapshots may take a second of running, [`SAVED_SECONDS`] of which can be saved up.
     pub bytes_per_second: f64,
@@ -44,7 +44,7 @@ impl Default for Goals {
 /// See [`Goals::overhead`].
 pub const SHORT_NS: u64 = 1_000_000_000;
 /// See [`Goals::overhead`].
-pub const LONG_NS: u64 = 4_000_000_000;
+pub const LONG_NS: u64 = 500_000_000;
 /// See [`Goals::bytes_per_second`]. A snapshot that takes more than can be saved up is due when that much was.
 pub const SAVED_SECONDS: f64 = 4.0;
 /// Snapshots stand this many times as dense as [`Goals::replay_seconds`] asks for: a search goes through each stretch
