@@ -9,6 +9,7 @@ use machine::diff::{Options, diff};
 use crate::engine::EngineArgument;
 use crate::listing::Listing;
 use crate::outcome::Outcome;
+use crate::sandbox::{self, Needs, SandboxArguments};
 use crate::session::say;
 use crate::values;
 
@@ -39,6 +40,8 @@ pub struct Arguments {
     /// Say nothing about how far it is
     #[arg(long, short)]
     quiet: bool,
+    #[command(flatten)]
+    sandbox: SandboxArguments,
 }
 
 fn range(text: &str) -> Result<Range<u64>, String> {
@@ -53,6 +56,7 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 }
 
 pub fn run(arguments: &Arguments) -> Result<Outcome> {
+    sandbox::enter(arguments.sandbox, &Needs::reading(&[&arguments.a, &arguments.b]))?;
     let options = Options {
         ignore: arguments.ignore.clone(),
         context: arguments.context.min(1 << 20),

@@ -10,6 +10,7 @@ use snapshot::Checkpoints;
 
 use crate::listing::Listing;
 use crate::outcome::Outcome;
+use crate::sandbox::{self, Needs, SandboxArguments};
 use crate::values;
 
 /// Say what a recording is of
@@ -21,9 +22,12 @@ pub struct Arguments {
     /// As a JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    sandbox: SandboxArguments,
 }
 
 pub fn run(arguments: &Arguments) -> Result<Outcome> {
+    sandbox::enter(arguments.sandbox, &Needs::reading(&[&arguments.recording]))?;
     let folder = &arguments.recording;
     let manifest = Manifest::read(folder)?;
     let log = LogReader::open(&machine::history::events_path(folder))?;

@@ -7,6 +7,7 @@ use icount::{Icount, KindSet, LogReader};
 
 use crate::listing::{Listing, Reader};
 use crate::outcome::Outcome;
+use crate::sandbox::{self, Needs, SandboxArguments};
 use crate::values;
 
 /// List the events of a recording
@@ -30,9 +31,12 @@ pub struct Arguments {
     /// A JSON object a line
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    sandbox: SandboxArguments,
 }
 
 pub fn run(arguments: &Arguments) -> Result<Outcome> {
+    sandbox::enter(arguments.sandbox, &Needs::reading(&[&arguments.recording]))?;
     let reader = LogReader::open(&arguments.recording.join("events"))?;
     let last = Icount(arguments.to.unwrap_or(u64::MAX));
     let mut listing = Listing::new();

@@ -25,6 +25,7 @@ mod prune;
 mod record;
 mod replay;
 mod run;
+mod sandbox;
 mod screen;
 mod session;
 mod snapshots;

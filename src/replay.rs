@@ -9,6 +9,7 @@ use machine::{History, MachineError};
 
 use crate::engine::EngineArgument;
 use crate::outcome::Outcome;
+use crate::sandbox::{self, Needs, SandboxArguments};
 use crate::session::say;
 use crate::values;
 
@@ -29,9 +30,12 @@ pub struct Arguments {
     /// Exit with the guest's own code
     #[arg(long)]
     guest_exit: bool,
+    #[command(flatten)]
+    sandbox: SandboxArguments,
 }
 
 pub fn run(arguments: &Arguments) -> Result<Outcome> {
+    sandbox::enter(arguments.sandbox, &Needs::reading(&[&arguments.recording]))?;
     let control = Control::new();
     let signals = Signals::catch(&control, None)?;
     let console = if arguments.quiet {

@@ -9,6 +9,7 @@ use machine::{History, Timeline, TimelineOptions};
 use crate::engine::EngineArgument;
 use crate::listing::Listing;
 use crate::outcome::Outcome;
+use crate::sandbox::{self, Needs, SandboxArguments};
 use crate::session::say;
 use crate::values::{self, Place};
 
@@ -24,9 +25,12 @@ pub struct Arguments {
     /// What executes the guest's instructions
     #[arg(long, value_enum, default_value_t = EngineArgument::Jit)]
     engine: EngineArgument,
+    #[command(flatten)]
+    sandbox: SandboxArguments,
 }
 
 pub fn run(arguments: &Arguments) -> Result<Outcome> {
+    sandbox::enter(arguments.sandbox, &Needs::reading(&[&arguments.recording]))?;
     let mut history = History::open(&arguments.recording, arguments.engine.engine())?;
     let (begin, end) = (history.begin(), history.log()?.end().0);
     let at = arguments.at.in_recording(begin, end)?;

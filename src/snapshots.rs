@@ -8,6 +8,7 @@ use snapshot::Checkpoints;
 
 use crate::listing::{Listing, Reader};
 use crate::outcome::Outcome;
+use crate::sandbox::{self, Needs, SandboxArguments};
 use crate::session::say;
 use crate::values;
 
@@ -22,9 +23,12 @@ pub struct Arguments {
     /// A JSON object a line
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    sandbox: SandboxArguments,
 }
 
 pub fn run(arguments: &Arguments) -> Result<Outcome> {
+    sandbox::enter(arguments.sandbox, &Needs::reading(&[&arguments.recording]))?;
     let checkpoints = Checkpoints::open(&arguments.recording)?;
     for damage in checkpoints.damage() {
         say(&damage.to_string());

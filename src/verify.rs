@@ -14,6 +14,7 @@ use crate::engine::EngineArgument;
 use crate::listing::Listing;
 use crate::outcome::Outcome;
 use crate::progress::ProgressLine;
+use crate::sandbox::{self, Needs, SandboxArguments};
 use crate::session::say;
 use crate::values;
 
@@ -45,6 +46,8 @@ pub struct Arguments {
     /// Say nothing about how far it is
     #[arg(long, short)]
     quiet: bool,
+    #[command(flatten)]
+    sandbox: SandboxArguments,
 }
 
 /// `I/N`, I from 1.
@@ -58,6 +61,7 @@ fn shard(text: &str) -> Result<Shard, String> {
 }
 
 pub fn run(arguments: &Arguments) -> Result<Outcome> {
+    sandbox::enter(arguments.sandbox, &Needs::reading(&[&arguments.recording]))?;
     let control = Control::new();
     let signals = Signals::catch(&control, None)?;
     let recorded = Recorded::open(&arguments.recording)?;

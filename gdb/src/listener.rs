@@ -75,6 +75,15 @@ impl Listener {
         &self.address
     }
 
+    /// The unix socket's file.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match &self.socket {
+            Socket::Tcp(_) => None,
+            Socket::Unix(_, path) => Some(path),
+        }
+    }
+
     /// What the user should know about this address.
     #[must_use]
     pub fn warning(&self) -> Option<&str> {

@@ -1,10 +1,26 @@
 //! What reaches a running tickback: keys, pipes, signals, a debugger, a full disk.
 
 use std::io::{Read, Write};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::support::{ECHO, Limit, Place, Ran, signal, wait, wait_for};
+use crate::support::{ECHO, Limit, PATIENCE, Place, Ran, signal, wait, wait_for};
+
+/// How many of seccomp's filters each thread of a process has.
+fn seccomp_filters(process: u32) -> Vec<String> {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let status = |thread: PathBuf| std::fs::read_to_string(thread.join("status")).unwrap();
+    let filters = |status: String| {
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("Seccomp_filters:"));
+        line.unwrap().trim().to_owned()
+    };
+    threads
+        .map(|thread| filters(status(thread.unwrap().path())))
+        .collect()
+}
 
 #[test]
 fn gdb_is_waited_for() {
@@ -26,6 +42,19 @@ fn gdb_is_waited_for() {
         wait_for(&place.path("s"), false);
         // A debugger that comes and goes without a word.
         drop(std::os::unix::net::UnixStream::connect(place.path("s")).unwrap());
+        // A recording is read in a sandbox, by all threads; a live run isn't confined.
+        let start = Instant::now();
+        let mut filters = seccomp_filters(child.id());
+        while filters.len() < 2 {
+            assert!(start.elapsed() < PATIENCE, "{arguments:?}: {filters:?}");
+            std::thread::sleep(Duration::from_millis(10));
+            filters = seccomp_filters(child.id());
+        }
+        let expected = if arguments[0] == "gdb" { "1" } else { "0" };
+        assert!(
+            filters.iter().all(|filters| filters == expected),
+            "{arguments:?}: {filters:?}"
+        );
         std::thread::sleep(Duration::from_millis(300));
         signal(&child, rustix::process::Signal::TERM);
         assert_eq!(wait(&mut child), 0, "{arguments:?}");
