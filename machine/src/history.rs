@@ -34,7 +34,7 @@ use snapshot::{Checkpoints, PageSource, Ran, Recorder, RecorderOptions, Replay, 
 
 use crate::board::{self, Images};
 use crate::config::Config;
-use crate::doors::{Severed, Shared};
+use crate::doors::{Gated, Severed, Shared};
 use crate::engine::Engine;
 use crate::error::MachineError;
 use crate::machine::{FirstStep, Machine, Stopped};
@@ -69,8 +69,9 @@ fn make_folder(dir: &Path) -> Result<(), MachineError> {
     })
 }
 
-/// What the first store to a clean page costs, about, in ns.
-const FIRST_STORE_NS: u64 = 300;
+/// What a page of a snapshot costs the guest behind, about, in ns: the first store to it takes the slow path, and may
+/// have to copy it; and the threads behind have a share of the host's caches and memory, which they use for ten times as long.
+const PAGE_NS: u64 = 1000;
 
 /// Clocks of the host, in ns from any origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -165,18 +166,15 @@ impl History {
         log.sync_always(options.fsync);
         let recorder = Recorder::create(dir, options.recorder)?;
         manifest.write(dir)?;
+        // Nothing may be seen of a run before it could be replayed: a process killed early leaves a recording too.
+        let live: Box<dyn Door + Send> = Box::new(Gated::new(live, recorder.written().clone()));
         let door = Shared::new(Recording::new(live, log));
         let mut machine = board::build(config, images, Box::new(door.clone()), engine)?;
         machine.set_spares(recorder.spares().clone());
+        machine.recorded_from_power_on(recorder.written());
         let clock = (options.host_time, options.grid);
         let mut history = History::live(dir, manifest, machine, door, recorder, clock, options.retention);
         history.checkpoint(true)?;
-        // Nothing may run before it could be replayed: a process killed early leaves a recording too.
-        if let Some(live) = &mut history.live {
-            live.recorder.flush()?;
-            live.stored = live.recorder.written().bytes();
-            live.last_snapshot.1 = (live.host_time)().cpu;
-        }
         Ok(history)
     }
 
@@ -319,19 +317,20 @@ impl History {
         let Some(live) = &mut self.live else { return Ok(()) };
         let start = (live.host_time)();
         let state = self.machine.save_state()?;
-        let dirty = self.machine.changes_since(live.recorder.written())?;
+        let pages = self.machine.changed_pages();
+        let (dirty, behind) = self.machine.changes_since(live.recorder.written())?;
         let (at, time) = (self.machine.icount(), self.machine.time());
         let position = live.door.position();
-        let pages = dirty.len() as u64;
         let log_position = postcard::to_stdvec(&position).map_err(|e| MachineError::State(e.to_string()))?;
-        live.recorder.take(Taken {
+        let taken = Taken {
             at,
             time,
             dirty,
             state,
             log_position,
             keep,
-        })?;
+        };
+        live.recorder.take_behind(taken, behind)?;
         let now = (live.host_time)();
         let (last, then) = live.last_snapshot;
         live.last_snapshot = (at, now.cpu);
@@ -342,8 +341,7 @@ impl History {
                 at,
                 steps: at.0 - last.0,
                 gathered: Gathered { run_ns, pages },
-                // The first store to each page after the snapshot takes the slow path.
-                snapshot_ns: now.cpu.saturating_sub(start.cpu) + pages * FIRST_STORE_NS,
+                snapshot_ns: now.cpu.saturating_sub(start.cpu) + pages * PAGE_NS,
                 bytes: stored - live.stored,
             });
             live.stored = stored;

@@ -13,6 +13,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod access;
+mod behind;
 pub mod board;
 pub mod boot;
 pub mod check;

@@ -4,7 +4,7 @@
 //! tag) only to a page without guards; any other write comes through [`Memory::write`] or
 //! [`Memory::write_bytes`], the one place that
 //!
-//! - `CLEAN`: lists the page as written since the last snapshot, once;
+//! - `CLEAN`: lists the page as written since the last snapshot, once, and copies it for that one if that wasn't done;
 //! - `CODE`: throws away the code of the page if the store touches bytes that it was translated from;
 //! - `TABLE`: drops the translations whose walk read the entry that changes;
 //! - `WATCH`: is checked by the caller beforehand ([`Memory::watched`]), which knows the access.
@@ -22,6 +22,7 @@ use cpu::ir::Size;
 use cpu::{Cpu, PhysMem, SpaceKey, TableChange, Translation};
 use jit::tlb::{CodeSpace, Lru, Space};
 
+use crate::behind::{Copying, Waiting};
 use crate::ram::{PAGE, Ram};
 use crate::tables::{Tables, User, Users};
 
@@ -87,6 +88,8 @@ pub struct Memory {
     guards: Vec<Guards>,
     writers: Vec<Writer>,
     dirty: Vec<u32>,
+    /// Pages that a snapshot has and that are not copied yet, if there is somebody who copies.
+    waiting: Option<Waiting>,
     /// A bit for each page that was ever written: all others are zero.
     touched: Vec<u64>,
     /// Of each page, which of its 64 granules of 64 bytes code was translated from.
@@ -114,6 +117,7 @@ impl Memory {
             guards: vec![Guards::CLEAN; pages],
             writers: vec![Writer::Nobody; pages],
             dirty: Vec::new(),
+            waiting: None,
             touched: vec![0; pages.div_ceil(64)],
             granules: vec![0; pages],
             code_bytes: BTreeMap::new(),
@@ -297,6 +301,16 @@ impl Memory {
         dirty
     }
 
+    /// As [`Memory::take_dirty`], for somebody who copies the pages behind.
+    pub fn take_behind(&mut self, spares: &snapshot::Spares) -> Copying {
+        let dirty = self.take_dirty();
+        let ram = &self.ram;
+        let waiting = self
+            .waiting
+            .get_or_insert_with(|| Waiting::new(ram, spares.clone()));
+        waiting.take(ram, dirty)
+    }
+
     /// Makes all memory zero.
     pub fn zero(&mut self) {
         for page in 0..self.ram.pages() {
@@ -354,6 +368,9 @@ impl Memory {
     fn before_write(&mut self, cpu: Option<&dyn Cpu>, page: u64, addr: u64, len: u64, value: Option<u64>) {
         let guards = self.guards[page as usize];
         if guards.contains(Guards::CLEAN) {
+            if let Some(waiting) = &self.waiting {
+                waiting.before_write(&self.ram, page);
+            }
             self.guards[page as usize].remove(Guards::CLEAN);
             self.dirty.push(page as u32);
             self.touched[page as usize / 64] |= 1 << (page % 64);

@@ -4,11 +4,13 @@
 //! them. The last region may be ROM: memory that the guest's stores don't reach.
 //!
 //! Translated code reads and writes it through raw addresses ([`Ram::host`]); Rust code goes through the
-//! methods here, which check bounds. Everything runs on one thread, and no reference into the mapping is
-//! ever handed out, so that a store of translated code can't contradict one.
+//! methods here, which check bounds. No reference into the mapping is ever handed out, so that a store of translated
+//! code can't contradict one. Everything runs on one thread, but for the copying of pages that wait for it
+//! ([`crate::behind`]), which nobody writes meanwhile.
 #![allow(unsafe_code)] // The mapping is reached by raw pointers, since translated code shares it.
 
 use std::io;
+use std::sync::Arc;
 
 use cpu::ir::Size;
 use memmap2::MmapMut;
@@ -66,11 +68,41 @@ pub struct Ram {
     /// First page that is ROM.
     rom: u64,
     data: *mut u8,
+    map: Arc<Mapping>,
+}
+
+// SAFETY: the pointer is into the mapping that the struct shares; nothing in it is bound to a thread.
+unsafe impl Send for Ram {}
+
+/// What is mapped: the pages, for those who copy them behind.
+pub(crate) struct Mapping {
+    data: *mut u8,
+    pages: u64,
     _map: MmapMut,
 }
 
-// SAFETY: the pointer is into the mapping that the struct owns; nothing in it is bound to a thread.
-unsafe impl Send for Ram {}
+// SAFETY: the pointer is into the mapping that the struct owns, and is only used by `Mapping::copy_page`, whose
+// caller sees to it that nobody writes what is read.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Copies a page out.
+    ///
+    /// # Safety
+    /// Nobody writes the page meanwhile, on any thread, and what was written to it before has happened before.
+    pub unsafe fn copy_page(&self, page: u64, out: &mut [u8; PAGE as usize]) {
+        assert!(page < self.pages);
+        // SAFETY: the page lies within the mapping, and isn't written meanwhile; `out` is Rust's own memory, so they don't
+        // overlap.
+        unsafe {
+            self.data
+                .add((page * PAGE) as usize)
+                .copy_to_nonoverlapping(out.as_mut_ptr(), out.len());
+        }
+    }
+}
 
 impl Ram {
     /// Zeroed memory, of whole pages.
@@ -103,8 +135,17 @@ impl Ram {
             len,
             rom,
             data,
-            _map: map,
+            map: Arc::new(Mapping {
+                data,
+                pages: len / PAGE,
+                _map: map,
+            }),
         })
+    }
+
+    /// The mapping, for who copies pages behind.
+    pub(crate) fn mapping(&self) -> &Arc<Mapping> {
+        &self.map
     }
 
     /// Number of pages.
@@ -215,12 +256,7 @@ impl Ram {
 
     /// Copies a page out.
     pub fn copy_page(&self, page: u64, out: &mut [u8; PAGE as usize]) {
-        assert!(page < self.pages());
-        // SAFETY: the page lies within the mapping; `out` is Rust's own memory, so they don't overlap.
-        unsafe {
-            self.data
-                .add((page * PAGE) as usize)
-                .copy_to_nonoverlapping(out.as_mut_ptr(), out.len());
-        }
+        // SAFETY: it is this thread that writes.
+        unsafe { self.map.copy_page(page, out) }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use icount::{Clock, Icount};
 use serde::{Deserialize, Serialize};
-use snapshot::{Edit, PageRef, PageSource, Root, Spares, Tree, Written, ZERO_PAGE, whole_root};
+use snapshot::{Behind, Edit, PageRef, PageSource, Root, Spares, Tree, Written, ZERO_PAGE, whole_root};
 
 use crate::error::MachineError;
 use crate::machine::Machine;
@@ -85,6 +85,9 @@ fn drive_key(drive: u8, block: u64) -> u64 {
     DRIVES | u64::from(drive) << 32 | block
 }
 
+/// What changed, and pages that did and are copied behind.
+pub(crate) type Changes = (Vec<Edit>, Option<Box<dyn Behind>>);
+
 impl Machine {
     /// Pages that changed since the last call, as edits of a tree, in order. A snapshot's page-diff.
     fn take_edits(&mut self) -> Vec<Edit> {
@@ -98,10 +101,13 @@ impl Machine {
                 (page.into(), copy)
             })
             .collect();
-        for ((drive, block), bytes) in self.sys.disks.take_dirty() {
-            edits.push((drive_key(drive, block), bytes.and_then(PageRef::of)));
-        }
+        edits.extend(self.take_blocks());
         edits
+    }
+
+    fn take_blocks(&mut self) -> impl Iterator<Item = Edit> {
+        let blocks = self.sys.disks.take_dirty().into_iter();
+        blocks.map(|((drive, block), bytes)| (drive_key(drive, block), bytes.and_then(PageRef::of)))
     }
 
     /// How many pages the next snapshot has.
@@ -122,11 +128,21 @@ impl Machine {
         Ok(edits)
     }
 
-    /// What changed since `written`, which the caller extends with it: that tree, as it is then, is the base from now on.
-    pub fn changes_since(&mut self, written: &Written) -> Result<Vec<Edit>, MachineError> {
-        let edits = match &self.base {
+    /// The base is `written`, of which nothing is written yet: the machine is at power-on.
+    pub(crate) fn recorded_from_power_on(&mut self, written: &Written) {
+        self.base = Base::Recorder(written.clone());
+    }
+
+    /// What changed since `written`, which the caller extends with it: that tree, as it is then, is the base from now on. Pages of
+    /// memory may be left to be copied behind.
+    pub(crate) fn changes_since(&mut self, written: &Written) -> Result<Changes, MachineError> {
+        let changes = match &self.base {
             // Nobody took changes in between.
-            Base::Recorder(_) => self.take_edits(),
+            Base::Recorder(_) => {
+                let behind = self.sys.memory.take_behind(&self.spares);
+                let behind: Box<dyn Behind> = Box::new(behind);
+                (self.take_blocks().collect(), Some(behind))
+            }
             Base::Here(_) => {
                 self.take_edits_into_base()?;
                 let mut edits = Vec::new();
@@ -136,11 +152,11 @@ impl Machine {
                         edits.push((key, page.cloned()));
                         Ok(())
                     })?;
-                edits
+                (edits, None)
             }
         };
         self.base = Base::Recorder(written.clone());
-        Ok(edits)
+        Ok(changes)
     }
 
     /// Everything but pages, canonically.

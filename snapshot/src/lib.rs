@@ -46,7 +46,7 @@ pub use copy::{Figures, copy_checkpoints};
 pub use error::{Result, SnapshotError};
 pub use node::KEY_BITS;
 pub use page::{PAGE_SIZE, Page, PageId, PageRef, PageSource, Root, Spares, ZERO_PAGE, whole_root};
-pub use recorder::{Pending, Recorder, RecorderOptions, RootStream, Rooted, Taken, Written};
+pub use recorder::{Behind, Pending, Recorder, RecorderOptions, RootStream, Rooted, Taken, Written};
 pub use replay::{FirstStep, Ran, Replay, Scan};
 pub use store::Store;
 pub use timeline::{Backward, Doing, Forward, Landed, Progress, Timeline, TimelineError, TimelineOptions};

@@ -191,6 +191,11 @@ impl Spares {
         taken
     }
 
+    /// Takes one page, if there is one, beside what snapshots take.
+    pub fn one(&self) -> Option<Arc<Page>> {
+        self.lock().pages.pop()
+    }
+
     /// Makes sure of `least` pages; for a thread that may take its time.
     pub(crate) fn stock(&self, least: usize) {
         let missing = {

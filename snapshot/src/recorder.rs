@@ -1,9 +1,12 @@
 //! Writing snapshots beside a running machine.
 //!
 //! ```text
-//! caller ──take──▶ hash: ids, dedup, tree, root ──groups──▶ compress (n threads)
+//! caller ──take──▶ hash: copies, ids, dedup, tree, root ──groups──▶ compress (n threads)
 //!                                └──── frames and checkpoints in order ────▶ write
 //! ```
+//!
+//! Pages that are [`Behind`] are copied one by one as they are hashed, into memory that goes round: it stays in the host's caches.
+//! The threads step back behind the caller's once the first snapshot is written.
 //!
 //! The caller waits only when more than [`RecorderOptions::pages_in_flight`] pages are on the way. The writer takes frames in the order
 //! in which they were formed, so pages come before the nodes that name them, and those before the checkpoint; the files'
@@ -20,7 +23,7 @@ use icount::{Icount, VirtualTime};
 use crate::checkpoint::{CheckpointWriter, Checkpoints, Info, MAX_LOG_POSITION, MAX_STATE, StoredState};
 use crate::error::{Result, SnapshotError};
 use crate::pack::{Group, MAX_COUNT, PACK_BYTES, Unpacked};
-use crate::page::{PageId, PageRef, PageSource, Root, Spares, whole_root};
+use crate::page::{Page, PageId, PageRef, PageSource, Root, Spares, whole_root};
 use crate::store::{PackEnd, PackWriter, Store, lock};
 use crate::tree::{Edit, Tree};
 
@@ -39,6 +42,15 @@ pub struct Taken {
     pub log_position: Vec<u8>,
     /// Whether retention must leave it.
     pub keep: bool,
+}
+
+/// Pages of a snapshot that are copied when the caller runs on already.
+pub trait Behind: Send {
+    /// How many they are.
+    fn pages(&self) -> usize;
+
+    /// Copies them, as they were when the snapshot was taken, into memory of `spares`, and hands over each, in order; until an error.
+    fn copy(self: Box<Self>, spares: &Spares, each: &mut dyn FnMut(Edit) -> Result<()>) -> Result<()>;
 }
 
 /// The figures of a recorder.
@@ -77,8 +89,12 @@ impl Default for RecorderOptions {
 /// The priority of the threads behind, for the kernel's scheduler: a tenth of the guest's.
 const NICE: i32 = 10;
 
-/// Pages of memory that are kept ready: 32 MiB.
-const STOCK: usize = 8192;
+/// Pages of memory that go round: 4 MiB.
+const STOCK: usize = 1024;
+
+fn pages_of(taken: &Taken, behind: Option<&dyn Behind>) -> usize {
+    taken.dirty.len() + behind.map_or(0, Behind::pages)
+}
 
 /// What is on the way to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -138,6 +154,8 @@ struct Grown {
     bytes: u64,
     tree: Tree,
     ended: bool,
+    /// Bytes that were written when the first snapshot was.
+    first: Option<u64>,
 }
 
 impl Written {
@@ -154,9 +172,23 @@ impl Written {
         Ok(state.tree.clone())
     }
 
-    /// Bytes of pages and nodes that were written.
+    /// Bytes of pages and nodes that were written, but for the first snapshot's.
     pub fn bytes(&self) -> u64 {
-        lock(&self.0.state).bytes
+        let state = lock(&self.0.state);
+        state.first.map_or(0, |first| state.bytes - first)
+    }
+
+    /// Waits until the first snapshot is written.
+    pub fn first(&self) -> Result<()> {
+        let mut state = lock(&self.0.state);
+        while state.first.is_none() {
+            if state.ended {
+                let failure = lock(&self.0.failure).clone();
+                return Err(failure.unwrap_or(SnapshotError::Stopped));
+            }
+            state = self.0.grew.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(())
     }
 
     fn change(&self, change: impl FnOnce(&mut Grown)) {
@@ -175,7 +207,7 @@ impl Drop for Ends {
 }
 
 enum Job {
-    Take(Taken),
+    Take(Taken, Option<Box<dyn Behind>>),
     Drop(Vec<Icount>),
     Retain { from: Icount, squeeze: bool },
     Flush(Sender<()>),
@@ -239,21 +271,20 @@ impl Recorder {
         let mut threads = Vec::new();
         let spawn_error = SnapshotError::io("start a thread for", dir);
         let mut spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
-            let behind = move || {
-                // The guest comes first; if this is refused, all are alike.
-                let _ = rustix::process::setpriority_process(None, NICE);
-                run();
-            };
-            let thread = std::thread::Builder::new().name(name.into()).spawn(behind)?;
+            let thread = std::thread::Builder::new().name(name.into()).spawn(run)?;
             threads.push(thread);
             Ok(())
+        };
+        let rank = Rank {
+            written: written.clone(),
+            low: false,
         };
         let group = options.group.clamp(1, MAX_COUNT);
         let (level, parent) = (options.level, options.parent);
         let mut started = Ok(());
         for _ in 0..options.workers.max(1) {
-            let (pack_in, spares) = (pack_in.clone(), spares.clone());
-            let run = Box::new(move || pack_all(&pack_in, level, &spares));
+            let (pack_in, spares, rank) = (pack_in.clone(), spares.clone(), rank.clone());
+            let run = Box::new(move || pack_all(&pack_in, level, &spares, rank));
             started = started.and_then(|()| spawn("snapshot-pack", run));
         }
         let fail = Arc::clone(&failure);
@@ -270,6 +301,7 @@ impl Recorder {
             to_write,
             spares: spares.clone(),
             failure: fail,
+            rank: rank.clone(),
         };
         started = started.and_then(|()| spawn("snapshot-hash", Box::new(move || hash.all(&jobs_in))));
         let mut write = Write {
@@ -279,6 +311,7 @@ impl Recorder {
             flight: Arc::clone(&flight),
             failure: Arc::clone(&failure),
             written: Ends(written.clone()),
+            rank,
         };
         started = started.and_then(|()| spawn("snapshot-write", Box::new(move || write.all(&write_in))));
         started.map_err(spawn_error)?;
@@ -300,6 +333,11 @@ impl Recorder {
 
     /// Hands over a snapshot; positions must not descend. Waits only if too much is on the way.
     pub fn take(&mut self, taken: Taken) -> Result<()> {
+        self.take_behind(taken, None)
+    }
+
+    /// As [`take`](Self::take), of a snapshot that has more pages than those in `taken.dirty`.
+    pub fn take_behind(&mut self, taken: Taken, behind: Option<Box<dyn Behind>>) -> Result<()> {
         self.check()?;
         if let Some(last) = self.last.filter(|l| taken.at < *l) {
             return Err(SnapshotError::OutOfOrder { at: taken.at, last });
@@ -312,10 +350,10 @@ impl Recorder {
             return Err(SnapshotError::TooLarge { what, size, max });
         }
         self.last = Some(taken.at);
-        let pages = taken.dirty.len();
+        let pages = pages_of(&taken, behind.as_deref());
         self.flight.start(pages, self.pages_in_flight);
         self.written.change(|state| state.handed += 1);
-        self.send(Job::Take(taken))
+        self.send(Job::Take(taken, behind))
             .inspect_err(|_| self.flight.end(pages))
     }
 
@@ -404,9 +442,28 @@ impl Drop for Recorder {
     }
 }
 
-fn pack_all(pack_in: &Receiver<ToPack>, level: i32, spares: &Spares) {
+/// The priority of a thread behind: it steps back once the first snapshot is written, without which nothing of the
+/// run could be replayed.
+#[derive(Clone)]
+struct Rank {
+    written: Written,
+    low: bool,
+}
+
+impl Rank {
+    fn keep(&mut self) {
+        if !self.low && lock(&self.written.0.state).first.is_some() {
+            self.low = true;
+            // If this is refused, all are alike.
+            let _ = rustix::process::setpriority_process(None, NICE);
+        }
+    }
+}
+
+fn pack_all(pack_in: &Receiver<ToPack>, level: i32, spares: &Spares, mut rank: Rank) {
     let mut compressor = None;
     for (unpacked, out) in pack_in {
+        rank.keep();
         // The receiver is gone only when the writer is, and then it was told.
         let _ = out.send(unpacked.pack(level, &mut compressor));
         if let Group::Pages(pages) = unpacked.group {
@@ -431,6 +488,14 @@ fn name(
     Ok(edits)
 }
 
+/// New pages on the way to a frame, and memory of pages that aren't new.
+#[derive(Default)]
+struct Grouped {
+    ids: Vec<PageId>,
+    pages: Vec<Arc<Page>>,
+    known: Vec<Arc<Page>>,
+}
+
 pub(crate) struct Hash {
     tree: Tree,
     pub(crate) checkpoints: Checkpoints,
@@ -445,11 +510,13 @@ pub(crate) struct Hash {
     pub(crate) to_write: Sender<ToWrite>,
     spares: Spares,
     failure: Failure,
+    rank: Rank,
 }
 
 impl Hash {
     fn all(mut self, jobs: &Receiver<Job>) {
         for job in jobs {
+            self.rank.keep();
             let message = match job {
                 Job::Drop(at) => ToWrite::Drop(at),
                 Job::Flush(done) => ToWrite::Flush(done),
@@ -461,13 +528,13 @@ impl Hash {
                     }
                     continue;
                 }
-                Job::Take(taken) => {
-                    let pages = taken.dirty.len();
+                Job::Take(taken, behind) => {
+                    let pages = pages_of(&taken, behind.as_deref());
                     let failed = lock(&self.failure).is_some();
                     match if failed {
                         Err(SnapshotError::Stopped)
                     } else {
-                        self.take(taken)
+                        self.take(taken, behind)
                     } {
                         Ok((info, state)) => ToWrite::Checkpoint {
                             info,
@@ -492,7 +559,7 @@ impl Hash {
         }
     }
 
-    fn take(&mut self, taken: Taken) -> Result<(Info, StoredState)> {
+    fn take(&mut self, taken: Taken, behind: Option<Box<dyn Behind>>) -> Result<(Info, StoredState)> {
         let Taken {
             at,
             time,
@@ -501,28 +568,23 @@ impl Hash {
             log_position,
             keep,
         } = taken;
-        let (mut ids, mut pages, mut known) = (Vec::new(), Vec::new(), Vec::new());
-        let edits = name(dirty, |id, page| {
-            if self.store.is_new(&id) && !ids.contains(&id) {
-                let bytes = match (page.bytes(), &self.parent) {
-                    (Some(bytes), _) => Arc::clone(bytes),
-                    (None, Some(parent)) => parent.page(id)?,
-                    (None, None) => self.store.get(id)?,
-                };
-                ids.push(id);
-                pages.push(bytes);
-                if ids.len() == self.group {
-                    self.frame(std::mem::take(&mut ids), Group::Pages(std::mem::take(&mut pages)))?;
-                }
-            } else {
-                known.extend(PageRef::into_bytes(page));
-            }
-            Ok(())
-        })?;
-        self.spares.give(known);
-        if !ids.is_empty() {
-            self.frame(ids, Group::Pages(pages))?;
+        let mut edits = Vec::with_capacity(dirty.len() + behind.as_ref().map_or(0, |behind| behind.pages()));
+        let mut grouped = Grouped::default();
+        let spares = self.spares.clone();
+        if let Some(behind) = behind {
+            behind.copy(&spares, &mut |edit| {
+                edits.push(self.name(edit, &mut grouped)?);
+                Ok(())
+            })?;
         }
+        for edit in dirty {
+            edits.push(self.name(edit, &mut grouped)?);
+        }
+        self.spares.give(grouped.known);
+        if !grouped.ids.is_empty() {
+            self.frame(grouped.ids, Group::Pages(grouped.pages))?;
+        }
+        edits.sort_by_key(|edit| edit.0);
         self.tree.extend(&edits)?;
         let tree = self.tree.root();
         let mut nodes = Vec::new();
@@ -549,6 +611,32 @@ impl Hash {
             log_position,
         };
         Ok((info, StoredState::new(state, self.level)))
+    }
+
+    /// The edit with its page hashed and named; the page goes into a group if it's new.
+    fn name(&self, (key, page): Edit, grouped: &mut Grouped) -> Result<Edit> {
+        let Some(page) = page else { return Ok((key, None)) };
+        let id = page.id();
+        if self.store.is_new(&id) && !grouped.ids.contains(&id) {
+            let bytes = match (page.bytes(), &self.parent) {
+                (Some(bytes), _) => Arc::clone(bytes),
+                (None, Some(parent)) => parent.page(id)?,
+                (None, None) => self.store.get(id)?,
+            };
+            grouped.ids.push(id);
+            grouped.pages.push(bytes);
+            if grouped.ids.len() == self.group {
+                let full = std::mem::take(grouped);
+                self.frame(full.ids, Group::Pages(full.pages))?;
+                grouped.known = full.known;
+            }
+        } else {
+            grouped.known.extend(PageRef::into_bytes(page));
+            if grouped.known.len() >= self.group {
+                self.spares.give(std::mem::take(&mut grouped.known));
+            }
+        }
+        Ok((key, PageRef::named(id)))
     }
 
     /// Whether an earlier job has failed, in a thread behind this one.
@@ -588,12 +676,14 @@ struct Write {
     flight: Arc<Flight>,
     failure: Failure,
     written: Ends,
+    rank: Rank,
 }
 
 impl Write {
     /// After an error it goes on to take messages, so that nobody waits for it.
     fn all(&mut self, write_in: &Receiver<ToWrite>) {
         for message in write_in {
+            self.rank.keep();
             let pages = match &message {
                 ToWrite::Checkpoint { pages, .. } | ToWrite::Failed { pages } => Some(*pages),
                 ToWrite::Frame(..)
@@ -645,6 +735,7 @@ impl Write {
                 self.checkpoints.append(info, &state)?;
                 self.written.0.change(|grown| {
                     grown.written += 1;
+                    grown.first.get_or_insert(grown.bytes);
                     grown.tree = tree;
                 });
                 // Nobody may want the roots.
