@@ -135,10 +135,11 @@ impl Behind for Copying {
     }
 
     fn copy(
-        self: Box<Self>,
+        mut self: Box<Self>,
         spares: &Spares,
         each: &mut dyn FnMut(Edit) -> snapshot::Result<()>,
     ) -> snapshot::Result<()> {
+        self.pages.sort_unstable();
         for &page in &self.pages {
             let state = &self.states[page as usize];
             let (waits, begun) = (self.number, self.number | CLAIMED);

@@ -78,6 +78,7 @@ impl Context for System {
         if denied || addr % PAGE + len > PAGE || !self.memory.ram().contains(found.addr, len) {
             return Err(cpu.access_fault(addr, Access::Fetch));
         }
+        self.memory.note_unwatched(found.addr, len);
         Ok(self.memory.ram().read(found.addr, size))
     }
 

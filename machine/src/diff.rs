@@ -12,7 +12,8 @@
 //! ```
 //!
 //! What differs at power-on already (a patched byte of the kernel) is reported and then known: from there on
-//! only what *becomes* different counts. If registers differ at power-on, the program counters are compared
+//! only what *becomes* different counts. If that is some bytes of memory, one side runs with watchpoints on them instead of both in
+//! chunks (`touched.rs`). If registers differ at power-on, the program counters are compared
 //! instead.
 //!
 //! [`explain`] tells the same of a replay that departs from its recording, as far as one run allows.
@@ -22,6 +23,7 @@ mod explain;
 mod report;
 mod search;
 pub mod state;
+mod touched;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -151,6 +153,7 @@ pub fn diff(
             (Some(First::Event { at, .. }), Some(_)) => Some(*at),
             _ => None,
         },
+        touch_until: None,
         end,
     };
     let start = match equal {
@@ -169,6 +172,10 @@ pub fn diff(
                 report.notes.push(note.into());
             }
             search.known.learn(x, y).map_err(blame(a))?;
+            search.touch_until = Some(match &events.first {
+                Some(First::Event { at, .. }) => *at,
+                _ => end,
+            });
             begin
         }
     };
@@ -211,6 +218,7 @@ pub fn engines_part(
         criterion: Criterion::Registers,
         part: None,
         alike_until: None,
+        touch_until: None,
         end: to,
     };
     match search.first_step(from, &mut |_| {}) {

@@ -153,11 +153,22 @@ fn tail(engine: &mut Engine, run: &mut Running, left: &mut u64) -> Exit {
     let lift = |run: &mut Running| {
         let bytes = run.sys.memory.ram().page(page);
         match run.cpu.lift(mode, offset, &bytes, None) {
-            Lifted::Block(block) => block,
+            Lifted::Block(block) => {
+                let memory = &mut run.sys.memory;
+                let from = memory.ram().address_of(page) + u64::from(offset);
+                memory.note_unwatched(from, end_of(&block) - u64::from(offset));
+                block
+            }
             Lifted::NeedsNextPage => unreachable!("a block of one step is no tail"),
         }
     };
     engine.interpret(run, layout, key, lift, left)
+}
+
+/// The offset in its page behind a block's last instruction.
+fn end_of(block: &Block) -> u64 {
+    let last = block.insns.last();
+    last.map_or(0, |insn| u64::from(insn.offset) + u64::from(insn.len))
 }
 
 /// Finds or makes the block at `pc`, remembers it in the jump cache, and links `site` to it.
@@ -214,10 +225,7 @@ fn translate(
         },
     };
     let straddles = block.straddles;
-    let end = block
-        .insns
-        .last()
-        .map_or(0, |insn| u64::from(insn.offset) + u64::from(insn.len));
+    let end = end_of(&block);
     let source = bytes.get(usize::from(offset)..end as usize);
     let (entry, kept) = engine.add(key, block, source.filter(|_| key.next.is_none()))?;
     if !kept {

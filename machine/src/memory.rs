@@ -100,6 +100,8 @@ pub struct Memory {
     data: Lru<Space>,
     code: Lru<CodeSpace>,
     watches: Vec<Watch>,
+    /// Watched bytes were read in a way that no watchpoint sees.
+    unwatched: bool,
     /// RAM pages whose code must be thrown away before code runs again.
     stale_code: Vec<u64>,
     /// Something happened after which the running block must be left.
@@ -125,6 +127,7 @@ impl Memory {
             data: Lru::new(SPACES),
             code: Lru::new(SPACES),
             watches: Vec::new(),
+            unwatched: false,
             stale_code: Vec::new(),
             leave: false,
             walk_writes: Vec::new(),
@@ -291,8 +294,13 @@ impl Memory {
 
     /// Every page becomes clean (a snapshot was taken); yields those written since the last time, in order.
     pub fn take_dirty(&mut self) -> Vec<u32> {
-        let mut dirty = std::mem::take(&mut self.dirty);
+        let mut dirty = self.take_unsorted();
         dirty.sort_unstable();
+        dirty
+    }
+
+    fn take_unsorted(&mut self) -> Vec<u32> {
+        let dirty = std::mem::take(&mut self.dirty);
         self.data.iter_mut().for_each(Space::revoke_writes);
         for &page in &dirty {
             self.guards[page as usize].insert(Guards::CLEAN);
@@ -303,7 +311,7 @@ impl Memory {
 
     /// As [`Memory::take_dirty`], for somebody who copies the pages behind.
     pub fn take_behind(&mut self, spares: &snapshot::Spares) -> Copying {
-        let dirty = self.take_dirty();
+        let dirty = self.take_unsorted();
         let ram = &self.ram;
         let waiting = self
             .waiting
@@ -412,6 +420,8 @@ impl Memory {
         self.granules[page as usize] |= granules(start, end - 1);
         let bytes = self.code_bytes.entry(page).or_insert_with(|| Box::new([0; 64]));
         bits(start, end - 1).for_each(|(word, mask)| bytes[word] |= mask);
+        let base = self.ram.address_of(page);
+        self.note_unwatched(base + start, end - start);
         self.guard(page, Guards::CODE);
     }
 
@@ -562,6 +572,16 @@ impl Memory {
         })
     }
 
+    /// Memory is read in a way that no watchpoint sees: as an instruction, by a walk, as an argument of semihosting.
+    pub fn note_unwatched(&mut self, addr: u64, len: u64) {
+        self.unwatched |= self.has_watches() && self.watched(addr, len, false).is_some();
+    }
+
+    /// Whether, since the last call, watched bytes may have been read in a way that no watchpoint saw.
+    pub fn take_unwatched(&mut self) -> bool {
+        std::mem::take(&mut self.unwatched)
+    }
+
     /// Whether there are watchpoints at all.
     pub fn has_watches(&self) -> bool {
         !self.watches.is_empty()
@@ -570,6 +590,7 @@ impl Memory {
 
 impl PhysMem for Memory {
     fn read_entry(&mut self, addr: u64, size: Size) -> Option<u64> {
+        self.note_unwatched(addr, size.bytes());
         self.ram
             .contains(addr, size.bytes())
             .then(|| self.ram.read(addr, size))

@@ -123,6 +123,7 @@ fn read(cpu: &dyn Cpu, sys: &mut System, va: u64, len: u64) -> Result<Option<Vec
     for (addr, len) in pieces {
         let from = bytes.len();
         bytes.resize(from + len as usize, 0);
+        sys.memory.note_unwatched(addr, len);
         sys.memory.ram().read_bytes(addr, &mut bytes[from..]);
     }
     Ok(Some(bytes))

@@ -357,6 +357,50 @@ fn a_difference_that_vanishes_again_is_found() {
     assert_eq!((&*register.a, &*register.b), ("0x60", "0x61"));
 }
 
+/// A guest that counts down, reads a byte behind its code into a register, clears that, and counts down again.
+fn reads_a_byte(byte: u8) -> Vec<u8> {
+    let words: [u32; 9] = [
+        0x0000_0297, // auipc t0, 0
+        0x0080_0337, // lui t1, 0x800
+        0xfff3_0313, // 8: addi t1, t1, -1
+        0xfe03_1ee3, // bnez t1, 8
+        0x4002_8503, // lb a0, 0x400(t0)
+        0x0000_0513, // li a0, 0
+        0x0080_0337, // lui t1, 0x800
+        0xfff3_0313, // 28: addi t1, t1, -1
+        0xfe03_1ee3, // bnez t1, 28
+    ];
+    let mut image: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    image.extend(0x6fu32.to_le_bytes()); // j .
+    image.resize(0x400, 0);
+    image.push(byte);
+    image
+}
+
+#[test]
+fn a_byte_that_is_read_once_is_found_however_far_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let record = |name, byte| {
+        let mut run = Run::of(&reads_a_byte(byte));
+        run.limit = Icount(40_000_000);
+        run.grid = 23;
+        run.record(dir.path(), name)
+    };
+    let (a, b) = (record("a", 1), record("b", 2));
+    let report = compare(&a, &b);
+    let step = report.step.as_ref().unwrap();
+    // Both loops are longer than any stretch that is compared step by step.
+    assert_eq!(step.at, Icount(2 + 2 * 0x80_0000), "{report}");
+    assert!(step.a[0].text.starts_with("lb a0"), "{report}");
+    assert_eq!(report.compared.exact_from, Some(Icount(0)));
+    // Of what is ignored, nothing differs but what is made of it.
+    let options = Options {
+        ignore: std::iter::once(RAM + 0x400..RAM + 0x401).collect(),
+        ..Options::default()
+    };
+    assert!(compare_with(&a, &b, &options).equal);
+}
+
 #[test]
 fn an_input_that_nobody_reads_changes_no_step() {
     let dir = tempfile::tempdir().unwrap();

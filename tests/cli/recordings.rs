@@ -226,6 +226,38 @@ fn two_recordings_are_compared() {
 }
 
 #[test]
+fn diff_ignores_what_does_not_matter() {
+    let place = Place::new();
+    let mut guest = firmware::demo();
+    let address = guest.load + guest.image.len() as u64;
+    for (name, byte) in [("a", 1), ("b", 2)] {
+        // Nobody reads it.
+        guest.image.push(byte);
+        place.file(&format!("{name}.elf"), guest.to_elf());
+        guest.image.pop();
+        let (recording, kernel) = (format!("{name}.tick"), format!("{name}.elf"));
+        let arguments = ["-m", "2M", "--bios", "none", "--date", "0", "--kernel", &kernel];
+        place
+            .run(&[&["record", "-o", &recording], &arguments[..]].concat())
+            .exits(0);
+    }
+    let compare = |more: &[&str]| place.run(&[&["diff", "-q", "a.tick", "b.tick"], more].concat());
+    let ran = compare(&[]).exits(3);
+    assert!(
+        ran.out.contains(&format!("[{address:#x}] 01 | 02")),
+        "{}",
+        ran.out
+    );
+    let range = |from: u64, to: u64| format!("{from:#x}..{to:#x}");
+    compare(&["--ignore", &range(address, address + 1)]).exits(0);
+    compare(&["--ignore", &range(address - 8, address)]).exits(3);
+    let two = [range(0, 8), range(address - 8, address + 8)];
+    compare(&["--ignore", &two[0], "--ignore", &two[1]]).exits(0);
+    compare(&["--ignore", &range(address, address)]).refuses(2, &["the range is empty"]);
+    compare(&["--ignore", "0x1000"]).refuses(2, &["the first address and the one behind the last"]);
+}
+
+#[test]
 fn checked_runs_are_the_same_runs() {
     let place = Place::new();
     place.file("demo.elf", firmware::demo().to_elf());

@@ -8,6 +8,7 @@ use snapshot::Replay;
 use super::events::Logs;
 use super::report::Parting;
 use super::state::{self, Known, Step, differences, instruction, same_harts, step};
+use super::touched::Touched;
 use super::{Failed, Options, blame};
 use crate::error::MachineError;
 use crate::history::{History, Saved};
@@ -22,7 +23,7 @@ const BLOCK: u64 = 1 << 13;
 /// again before a chunk ended is found if it is no further back.
 const EXACT: u64 = 1 << 22;
 /// Steps between words of progress.
-const TELL: u64 = 1 << 28;
+pub(crate) const TELL: u64 = 1 << 28;
 /// Events of a step that are reported.
 const EVENTS: usize = 8;
 
@@ -55,6 +56,8 @@ pub(crate) struct Search<'a> {
     /// If they start equal: the first difference of what was recorded. Equal states with equal inputs stay equal,
     /// so that nothing before it has to be looked at.
     pub alike_until: Option<Icount>,
+    /// If they start at the first position of both, with what differs there known: up to where their events are equal.
+    pub touch_until: Option<Icount>,
     pub end: Icount,
 }
 
@@ -78,6 +81,15 @@ impl Search<'_> {
                 self.both(|side| seek(side, start))?;
             } else {
                 start = alike;
+            }
+        }
+        if let Some(until) = self
+            .touch_until
+            .filter(|_| self.criterion == Criterion::Registers)
+        {
+            match self.first_touch(start, until.min(self.end), progress)? {
+                Touched::Step(found) => return Ok(Some(found)),
+                Touched::NoneBefore(at) => start = at,
             }
         }
         let mut chunk = CHUNKS.0;
@@ -150,7 +162,7 @@ impl Search<'_> {
     }
 
     /// Whether they differ where they stand.
-    fn differ(&mut self) -> Result<bool, Failed> {
+    pub fn differ(&mut self) -> Result<bool, Failed> {
         let [a, b] = &mut self.sides;
         let (a, b) = (a.machine_mut(), b.machine_mut());
         if self.criterion == Criterion::Flow {

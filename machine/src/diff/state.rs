@@ -195,6 +195,35 @@ fn differing_pages(a: &mut Machine, b: &mut Machine) -> Result<Vec<u64>, Machine
     Ok(keys)
 }
 
+/// The stretches of bytes of memory that differ, by physical address, those near each other as one; `None` if they are more than
+/// `most`, or if drives differ.
+pub(crate) fn differing_bytes(
+    a: &mut Machine,
+    b: &mut Machine,
+    most: usize,
+) -> Result<Option<Vec<Range<u64>>>, MachineError> {
+    const NEAR: u64 = 64;
+    let mut found: Vec<Range<u64>> = Vec::new();
+    for key in differing_pages(a, b)? {
+        if key & DRIVES != 0 {
+            return Ok(None);
+        }
+        let base = a.sys.memory.ram().address_of(key);
+        let (x, y) = (page(a, key), page(b, key));
+        for (i, _) in x.iter().zip(&y).enumerate().filter(|(_, (x, y))| x != y) {
+            let addr = base + i as u64;
+            match found.last_mut() {
+                Some(last) if addr < last.end + NEAR && addr >= last.end => last.end = addr + 1,
+                _ => found.push(addr..addr + 1),
+            }
+        }
+        if found.len() > most {
+            return Ok(None);
+        }
+    }
+    Ok(Some(found))
+}
+
 /// Places of memory that differ and are not known to, and the number of pages that they lie in.
 pub(crate) fn memory(
     a: &mut Machine,
