@@ -154,6 +154,9 @@ fn close(history: History, led: Result<End>, arguments: &Arguments, session: Ses
         finished.position.inputs + finished.position.effects,
         finished.roots,
     ));
+    if let Some(pauses) = finished.pauses.filter(|_| arguments.run.stats) {
+        say(&pauses.to_string());
+    }
     let pending = session.script_pending();
     drop(session);
     Ok(run::finish(end, arguments.run.guest_exit, pending))

@@ -70,9 +70,9 @@ pub struct RunArguments {
     /// Exit with the guest's own code
     #[arg(long)]
     pub guest_exit: bool,
-    /// Say at the end how many steps were made, and how fast
+    /// Say at the end how many steps were made, and how fast; of a recording, how long snapshots stopped the guest
     #[arg(long)]
-    stats: bool,
+    pub stats: bool,
 }
 
 /// A run that a session leads: a machine alone, one that is recorded, or two that are compared.

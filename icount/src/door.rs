@@ -19,6 +19,7 @@
 //! **A call that fails has had no effect**: the caller may pause and make the same call again;
 //! nothing is lost and nothing is delivered twice.
 
+use std::any::Any;
 use std::fmt;
 use std::io;
 
@@ -192,7 +193,9 @@ impl From<LogError> for DoorError {
 }
 
 /// The one way in and out of a machine. See the module's table for what each implementation does.
-pub trait Door {
+///
+/// It is asked at every boundary, so whoever lends one to a machine gets at it by [`Any`], not by a lock.
+pub trait Door: Any {
     /// An effect happened at the CPU's edge. Recording logs it; replaying compares it with the
     /// log. `at` is the boundary before the step that caused it.
     ///

@@ -423,4 +423,8 @@ impl snapshot::PageSource for Nowhere {
             what: format!("page {id} is not in memory"),
         })
     }
+
+    fn pages(&self, ids: &[snapshot::PageId]) -> snapshot::Result<Vec<Arc<snapshot::Page>>> {
+        ids.iter().map(|id| self.page(*id)).collect()
+    }
 }

@@ -1,83 +1,11 @@
 //! Doors of a history besides the live and the replaying one.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use icount::{
     Display, Door, DoorError, Effect, End, Icount, Idle, Input, LogPosition, LogReader, Ready, VirtualTime,
 };
 use snapshot::Written;
-
-/// A door behind a lock that is never contended.
-pub(crate) struct Shared<D>(Arc<Mutex<D>>);
-
-impl<D> Clone for Shared<D> {
-    fn clone(&self) -> Self {
-        Shared(Arc::clone(&self.0))
-    }
-}
-
-impl<D: Door> Shared<D> {
-    pub fn new(door: D) -> Shared<D> {
-        Shared(Arc::new(Mutex::new(door)))
-    }
-
-    pub fn with<T>(&self, f: impl FnOnce(&mut D) -> T) -> T {
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl<D: Door> Door for Shared<D> {
-    fn effect(&mut self, at: Icount, time: VirtualTime, hart: u8, effect: &Effect) -> Result<(), DoorError> {
-        self.with(|d| d.effect(at, time, hart, effect))
-    }
-    fn send(&mut self, port: u8, frame: &[u8]) {
-        self.with(|d| d.send(port, frame));
-    }
-    fn input(&mut self, at: Icount, time: VirtualTime, ready: Ready) -> Result<Option<Input>, DoorError> {
-        self.with(|d| d.input(at, time, ready))
-    }
-    fn wants_display(&self, at: Icount, time: VirtualTime) -> bool {
-        self.with(|d| d.wants_display(at, time))
-    }
-    fn display(&mut self, at: Icount, time: VirtualTime, display: Option<&Display>) {
-        self.with(|d| d.display(at, time, display));
-    }
-    fn next_input(&self) -> Option<(Icount, VirtualTime)> {
-        self.with(|d| d.next_input())
-    }
-    fn idle(
-        &mut self,
-        at: Icount,
-        now: VirtualTime,
-        deadline: Option<VirtualTime>,
-    ) -> Result<Idle, DoorError> {
-        self.with(|d| d.idle(at, now, deadline))
-    }
-    fn disk_block(
-        &mut self,
-        at: Icount,
-        time: VirtualTime,
-        drive: u8,
-        block: u64,
-    ) -> Result<Vec<u8>, DoorError> {
-        self.with(|d| d.disk_block(at, time, drive, block))
-    }
-    fn inject(&mut self, at: Icount, time: VirtualTime, input: &Input) -> Result<(), DoorError> {
-        self.with(|d| d.inject(at, time, input))
-    }
-    fn progress(&mut self, at: Icount, time: VirtualTime, tick: bool) -> Result<(), DoorError> {
-        self.with(|d| d.progress(at, time, tick))
-    }
-    fn position(&self) -> LogPosition {
-        self.with(|d| d.position())
-    }
-    fn seek(&mut self, position: LogPosition) -> Result<(), DoorError> {
-        self.with(|d| d.seek(position))
-    }
-    fn finish(&mut self, at: Icount, time: VirtualTime, end: End) -> Result<(), DoorError> {
-        self.with(|d| d.finish(at, time, end))
-    }
-}
 
 /// A live door of which nothing passes, to the guest or from it, before what was there at power-on is on disk. The guest runs
 /// meanwhile.
@@ -125,11 +53,13 @@ impl<D: Door> Door for Gated<D> {
     }
     fn input(&mut self, at: Icount, time: VirtualTime, ready: Ready) -> Result<Option<Input>, DoorError> {
         if self.held.is_none() {
-            self.held = self.door.input(at, time, ready)?;
+            match self.door.input(at, time, ready) {
+                Ok(None) => return Ok(None),
+                Ok(input) => self.held = input,
+                Err(error) => return Err(error),
+            }
         }
-        if self.held.is_some() {
-            self.open()?;
-        }
+        self.open()?;
         Ok(self.held.take())
     }
     fn wants_display(&self, at: Icount, time: VirtualTime) -> bool {

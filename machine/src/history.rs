@@ -14,11 +14,14 @@
 //! before the write returns to the recording.
 
 mod cut;
+mod pauses;
 mod retention;
 
 pub use cut::CutOptions;
+pub use pauses::{PauseFigures, PauseTimes};
 pub use retention::Retention;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -32,9 +35,10 @@ use icount::{
 use snapshot::grid::{Cost, Gathered, Grid};
 use snapshot::{Checkpoints, PageSource, Ran, Recorder, RecorderOptions, Replay, Root, Scan, Taken};
 
+use self::pauses::Pauses;
 use crate::board::{self, Images};
 use crate::config::Config;
-use crate::doors::{Gated, Severed, Shared};
+use crate::doors::{Gated, Severed};
 use crate::engine::Engine;
 use crate::error::MachineError;
 use crate::machine::{FirstStep, Machine, Stopped};
@@ -85,8 +89,8 @@ pub struct HostNow {
 /// The host's clocks: handed in, since nothing here may read one.
 pub type HostTime = Box<dyn FnMut() -> HostNow + Send>;
 
-/// The door of a live recording, shared between the machine and whoever must flush or finish it.
-type LiveDoor = Shared<Recording<Box<dyn Door + Send>>>;
+/// The door of a live recording. The machine has it, or while that is elsewhere, the history.
+type LiveDoor = Recording<Box<dyn Door + Send>>;
 
 /// A state in memory, with the log's position.
 #[derive(Clone, Debug)]
@@ -97,9 +101,23 @@ pub struct Saved {
     pub position: LogPosition,
 }
 
+/// The door of a live recording, wherever it is.
+fn live_door<'a>(
+    machine: &'a mut Machine,
+    away: &'a mut Option<Box<dyn Door + Send>>,
+) -> Result<&'a mut LiveDoor, MachineError> {
+    let door: &mut dyn Any = match away {
+        Some(door) => &mut **door,
+        None => machine.door_mut(),
+    };
+    door.downcast_mut()
+        .ok_or_else(|| MachineError::Recording("the machine has lost its recording door".into()))
+}
+
 /// What only a live recording has.
 struct Live {
-    door: LiveDoor,
+    /// The door, while the machine is elsewhere.
+    away: Option<Box<dyn Door + Send>>,
     recorder: Recorder,
     grid: Grid,
     /// The state at the live end, while the machine is elsewhere.
@@ -110,6 +128,7 @@ struct Live {
     last_snapshot: (Icount, u64),
     /// Bytes that the recorder had written then.
     stored: u64,
+    pauses: Pauses,
     retention: Retention,
     /// Whether the user was told that the limit can't be kept.
     limit_told: bool,
@@ -168,22 +187,21 @@ impl History {
         manifest.write(dir)?;
         // Nothing may be seen of a run before it could be replayed: a process killed early leaves a recording too.
         let live: Box<dyn Door + Send> = Box::new(Gated::new(live, recorder.written().clone()));
-        let door = Shared::new(Recording::new(live, log));
-        let mut machine = board::build(config, images, Box::new(door.clone()), engine)?;
+        let door: LiveDoor = Recording::new(live, log);
+        let mut machine = board::build(config, images, Box::new(door), engine)?;
         machine.set_spares(recorder.spares().clone());
         machine.recorded_from_power_on(recorder.written());
         let clock = (options.host_time, options.grid);
-        let mut history = History::live(dir, manifest, machine, door, recorder, clock, options.retention);
+        let mut history = History::live(dir, manifest, machine, recorder, clock, options.retention);
         history.checkpoint(true)?;
         Ok(history)
     }
 
-    /// A machine, wherever it stands, that is recorded from now on.
+    /// A machine, wherever it stands, that is recorded from now on: it has the door.
     fn live(
         dir: &Path,
         manifest: Manifest,
         machine: Machine,
-        door: LiveDoor,
         recorder: Recorder,
         (mut host_time, grid): (HostTime, Grid),
         retention: Retention,
@@ -192,7 +210,7 @@ impl History {
         let at = machine.icount();
         let checkpoints = recorder.checkpoints().clone();
         let live = Live {
-            door,
+            away: None,
             recorder,
             grid,
             parked: None,
@@ -200,6 +218,7 @@ impl History {
             last_tick: now.wall,
             last_snapshot: (at, now.cpu),
             stored: 0,
+            pauses: Pauses::default(),
             retention,
             limit_told: false,
         };
@@ -290,8 +309,8 @@ impl History {
     }
 
     fn refresh(&mut self) -> Result<(), MachineError> {
-        if let Some(live) = &self.live {
-            live.door.with(|door| door.flush())?;
+        if let Some(live) = &mut self.live {
+            live_door(&mut self.machine, &mut live.away)?.flush()?;
             self.log = Some(Arc::new(
                 LogReader::open(&events_path(&self.dir)).map_err(DoorError::from)?,
             ));
@@ -320,7 +339,7 @@ impl History {
         let pages = self.machine.changed_pages();
         let (dirty, behind) = self.machine.changes_since(live.recorder.written())?;
         let (at, time) = (self.machine.icount(), self.machine.time());
-        let position = live.door.position();
+        let position = live_door(&mut self.machine, &mut live.away)?.position();
         let log_position = postcard::to_stdvec(&position).map_err(|e| MachineError::State(e.to_string()))?;
         let taken = Taken {
             at,
@@ -334,6 +353,10 @@ impl History {
         let now = (live.host_time)();
         let (last, then) = live.last_snapshot;
         live.last_snapshot = (at, now.cpu);
+        // Those to be kept are taken when it isn't running.
+        if !keep {
+            live.pauses.add(start, now);
+        }
         if at > last {
             let stored = live.recorder.written().bytes();
             let run_ns = start.cpu.saturating_sub(then);
@@ -383,7 +406,7 @@ impl History {
             if tick {
                 live.last_tick = now.wall;
             }
-            live.door.progress(at, time, tick)?;
+            live_door(&mut self.machine, &mut live.away)?.progress(at, time, tick)?;
         }
         if due {
             self.checkpoint(false)?;
@@ -406,11 +429,12 @@ impl History {
             last = self.checkpoint(true);
         }
         let last = last.and_then(|()| self.retire_at_end());
-        let Some(live) = self.live else {
+        let Some(mut live) = self.live else {
             return Err(MachineError::Recording("this recording is complete".into()));
         };
-        let position = live.door.position();
-        let mut door = live.door;
+        let door = live_door(&mut self.machine, &mut live.away)?;
+        let position = door.position();
+        let pauses = live.pauses.figures();
         let finished = door.finish(at, time, end);
         let checkpoints = live.recorder.finish();
         last?;
@@ -421,6 +445,7 @@ impl History {
             time,
             position,
             roots: checkpoints.len() as u64,
+            pauses,
         })
     }
 
@@ -437,7 +462,9 @@ impl History {
         {
             self.branch = None;
             self.machine.restore(&parked.snapshot, self.checkpoints.store())?;
-            self.machine.set_door(Box::new(live.door.clone()));
+            if let Some(door) = live.away.take() {
+                self.machine.set_door(door);
+            }
             self.at_live = true;
         }
         Ok(())
@@ -445,7 +472,8 @@ impl History {
 
     /// Leaves the live end, or a branch, for the recorded history; the machine's state is then to be restored.
     fn go_back(&mut self) -> Result<(), MachineError> {
-        if self.at_live {
+        let from_live = self.at_live;
+        if from_live {
             let saved = self.save()?;
             self.refresh()?;
             if let Some(live) = &mut self.live {
@@ -458,7 +486,12 @@ impl History {
         }
         self.branch = None;
         if let Some(log) = &self.log {
-            self.machine.set_door(Box::new(Replaying::new(Arc::clone(log))));
+            let door = self
+                .machine
+                .replace_door(Box::new(Replaying::new(Arc::clone(log))));
+            if let Some(live) = self.live.as_mut().filter(|_| from_live) {
+                live.away = Some(door);
+            }
         }
         Ok(())
     }
@@ -503,6 +536,8 @@ pub struct Finished {
     pub position: LogPosition,
     /// Number of snapshots.
     pub roots: u64,
+    /// What those took from the guest that were taken while it ran.
+    pub pauses: Option<PauseFigures>,
 }
 
 impl Replay for History {

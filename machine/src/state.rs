@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use icount::{Clock, Icount};
 use serde::{Deserialize, Serialize};
-use snapshot::{Behind, Edit, PageRef, PageSource, Root, Spares, Tree, Written, ZERO_PAGE, whole_root};
+use snapshot::{
+    Behind, Edit, PageId, PageRef, PageSource, Root, Spares, Tree, Written, ZERO_PAGE, whole_root,
+};
 
 use crate::error::MachineError;
 use crate::machine::Machine;
@@ -17,6 +19,9 @@ use crate::schedule::Schedule;
 
 /// Tree keys of drive blocks: `DRIVES | drive << 32 | block`.
 pub const DRIVES: u64 = 1 << 43;
+
+/// Pages that a restore reads at a time: 16 MiB.
+const TOGETHER: usize = 4096;
 
 /// Version of [`Saved`]; another one is refused.
 const VERSION: u8 = 1;
@@ -214,12 +219,42 @@ impl Machine {
                 Ok(())
             })?;
         let known: BTreeSet<(u8, u64)> = saved.blocks.iter().copied().collect();
-        for key in keys {
-            let page = snapshot
-                .tree
-                .get(key)?
-                .map(|page| page.load(source))
-                .transpose()?;
+        let keys: Vec<u64> = keys.into_iter().collect();
+        for keys in keys.chunks(TOGETHER) {
+            self.restore_pages(snapshot, source, keys, &known)?;
+        }
+        self.sys.disks.retain(&known);
+        self.sys.disks.clear_dirty();
+        self.sys.memory.take_dirty();
+        self.base = Base::Here(snapshot.tree.clone());
+        self.restore_state(saved)
+    }
+
+    /// Puts back these pages, as far as they differ.
+    fn restore_pages(
+        &mut self,
+        snapshot: &Snapshot,
+        source: &dyn PageSource,
+        keys: &[u64],
+        known: &BTreeSet<(u8, u64)>,
+    ) -> Result<(), MachineError> {
+        let leaves: Vec<Option<Arc<PageRef>>> = keys
+            .iter()
+            .map(|key| snapshot.tree.get(*key).map(Option::<&_>::cloned))
+            .collect::<Result<_, _>>()?;
+        // Those that are on disk only are read together.
+        let elsewhere = |leaf: &Option<Arc<PageRef>>| {
+            let leaf = leaf.as_ref()?;
+            leaf.bytes().is_none().then(|| leaf.id())
+        };
+        let ids: Vec<PageId> = leaves.iter().filter_map(elsewhere).collect();
+        let mut read = source.pages(&ids)?.into_iter();
+        for (&key, leaf) in keys.iter().zip(&leaves) {
+            let page = match leaf.as_ref().map(|leaf| leaf.bytes()) {
+                Some(Some(bytes)) => Some(Arc::clone(bytes)),
+                Some(None) => read.next(),
+                None => None,
+            };
             if key & DRIVES != 0 {
                 let (drive, block) = ((key >> 32) as u8, key & u64::from(u32::MAX));
                 let page = page.unwrap_or_else(|| Arc::new(ZERO_PAGE));
@@ -234,11 +269,7 @@ impl Machine {
                     .map_err(MachineError::State)?;
             }
         }
-        self.sys.disks.retain(&known);
-        self.sys.disks.clear_dirty();
-        self.sys.memory.take_dirty();
-        self.base = Base::Here(snapshot.tree.clone());
-        self.restore_state(saved)
+        Ok(())
     }
 
     fn restore_state(&mut self, saved: Saved) -> Result<(), MachineError> {

@@ -12,6 +12,7 @@
 //! an index is rebuilt without reading what is stored; that is checked by the ids (BLAKE3 of each page or node) when
 //! it's read. A frame is written by one `write`. Reader and writer are both here.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
@@ -243,8 +244,7 @@ impl Pack {
         let head = self.frame_head(at)?;
         let mut raw = self.read(at + head.stored_at() as u64, head.stored)?;
         if head.packed {
-            raw = zstd::bulk::decompress(&raw, head.raw)
-                .map_err(|_| damaged("the frame doesn't decompress"))?;
+            raw = decompress(&raw, head.raw).map_err(|_| damaged("the frame doesn't decompress"))?;
         }
         if raw.len() != head.raw {
             return Err(damaged("the frame is shorter than it says"));
@@ -269,6 +269,20 @@ impl Pack {
         };
         Ok(group)
     }
+}
+
+/// Decompresses what takes at most `most` bytes. The context, which is dear, is a thread's.
+fn decompress(packed: &[u8], most: usize) -> std::io::Result<Vec<u8>> {
+    thread_local! {
+        static CONTEXT: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+    }
+    CONTEXT.with_borrow_mut(|context| {
+        let context = match context {
+            Some(context) => context,
+            None => context.insert(zstd::bulk::Decompressor::new()?),
+        };
+        context.decompress(packed, most)
+    })
 }
 
 /// The path of pack `n` in `dir`.

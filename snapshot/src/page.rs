@@ -75,6 +75,9 @@ pub fn whole_root(tree: Root, state: &[u8]) -> Root {
 pub trait PageSource {
     /// The bytes of the page named `id`, checked against it.
     fn page(&self, id: PageId) -> Result<Arc<Page>>;
+
+    /// The same of many, in the order asked for.
+    fn pages(&self, ids: &[PageId]) -> Result<Vec<Arc<Page>>>;
 }
 
 /// A leaf of a tree: a page that is in memory (and hashed when first asked) or named by its id alone.

@@ -489,6 +489,10 @@ impl PageSource for Store {
     fn page(&self, id: PageId) -> Result<Arc<Page>> {
         self.get(id)
     }
+
+    fn pages(&self, ids: &[PageId]) -> Result<Vec<Arc<Page>>> {
+        self.get_many(ids)
+    }
 }
 
 impl NodeSource for Store {

@@ -16,7 +16,6 @@ use snapshot::grid::Grid;
 use snapshot::{Edit, Recorder, RecorderOptions, Replay, Taken};
 
 use super::{Finished, History, HostTime, Retention, events_path, make_folder};
-use crate::doors::Shared;
 use crate::engine::Engine;
 use crate::error::MachineError;
 use crate::machine::{FirstStep, Stopped};
@@ -102,20 +101,11 @@ impl Recorded {
         let mut replaying = Replaying::new(Arc::clone(self.log()));
         replaying.seek(position)?;
         let replaying: Box<dyn Door + Send> = Box::new(replaying);
-        let door = Shared::new(Recording::new(replaying, log));
         let mut machine = history.machine;
         machine.set_spares(recorder.spares().clone());
-        machine.set_door(Box::new(door.clone()));
+        machine.set_door(Box::new(Recording::new(replaying, log)));
         let clock = (options.host_time, options.grid);
-        let mut cut = History::live(
-            out,
-            manifest,
-            machine,
-            door,
-            recorder,
-            clock,
-            Retention::default(),
-        );
+        let mut cut = History::live(out, manifest, machine, recorder, clock, Retention::default());
         cut.checkpoint(true)?;
         cut.record_to(to, &mut shown)?;
         let mut how = End::Stopped;

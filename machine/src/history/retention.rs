@@ -5,7 +5,7 @@
 
 use icount::{DoorError, Icount};
 
-use super::History;
+use super::{History, live_door};
 use crate::error::MachineError;
 use crate::recorded::log_position;
 
@@ -40,15 +40,13 @@ impl History {
         if live.retention == Retention::default() {
             return Ok(());
         }
-        let (rotated, part_bytes) = live.door.with(|door| {
-            let log = door.log();
-            (log.last_rotation(), log.last_bytes())
-        });
+        let log = live_door(&mut self.machine, &mut live.away)?.log_mut();
+        let (rotated, part_bytes) = (log.last_rotation(), log.last_bytes());
         let due = steps.is_some_and(|steps| at.since(rotated) >= steps / PARTS)
             || bytes.is_some_and(|bytes| part_bytes >= bytes / PARTS / 2);
         if due && at > rotated {
             // If the disk has no room for a new file, the one there goes on.
-            let _ = live.door.with(|door| door.log_mut().rotate(at, time));
+            let _ = log.rotate(at, time);
         }
         self.retire()
     }
@@ -71,7 +69,7 @@ impl History {
         let at = self.machine.icount();
         let Some(live) = &mut self.live else { return Ok(()) };
         let Retention { steps, bytes } = live.retention;
-        let log_bytes = live.door.with(|door| door.log().bytes());
+        let log_bytes = live_door(&mut self.machine, &mut live.away)?.log().bytes();
         let list = self.checkpoints.list();
         let Some(first) = list.first().map(|c| c.at) else {
             return Ok(());
@@ -109,8 +107,9 @@ impl History {
         let first = self.checkpoints.at_or_above(Icount(0)).map(|c| c.at);
         if let Some(position) = first.and_then(|first| self.checkpoints.log_position(first)) {
             let position = log_position(&position)?;
-            live.door
-                .with(|door| door.log_mut().forget_before(position))
+            live_door(&mut self.machine, &mut live.away)?
+                .log_mut()
+                .forget_before(position)
                 .map_err(DoorError::from)?;
         }
         Ok(())
