@@ -117,6 +117,8 @@ fn end<E: Env + ?Sized>(
         }
         Terminal::Indirect(v) => (value(v), Exit::Next),
         Terminal::Dispatch(t) => (target(t), Exit::Dispatch),
+        Terminal::Ask(v, t) if value(v) == 0 => (target(t), Exit::Next),
+        Terminal::Ask(_, t) => (target(t), Exit::Dispatch),
         Terminal::Left => return Exit::Dispatch,
         Terminal::Trap { .. } => unreachable!("a trapping instruction never completes"),
     };

@@ -322,6 +322,21 @@ pub struct RegisterInfo {
     pub bits: u32,
 }
 
+/// How a hart stands at a boundary, for whoever decides whether it goes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing {
+    /// An interrupt is to be taken, or the hart waits.
+    pub stops: bool,
+    /// [`Cpu::deadline`].
+    pub deadline: Option<u64>,
+    /// [`Cpu::data_space`].
+    pub data: SpaceKey,
+    /// [`Cpu::fetch_space`].
+    pub fetch: SpaceKey,
+    /// [`Cpu::block_mode`].
+    pub mode: u64,
+}
+
 /// One hart (vCPU): the guest's registers and rules.
 pub trait Cpu: Send {
     /// Which slots are what.
@@ -380,6 +395,17 @@ pub trait Cpu: Send {
     fn tick(&mut self, now: u64);
     /// `retired` instructions were retired, in `steps` steps, since last told.
     fn retire(&mut self, retired: u64, steps: u64);
+    /// [`Cpu::retire`], and all that is asked at a boundary, in one call.
+    fn stand(&mut self, steps: u64) -> Standing {
+        self.retire(steps, steps);
+        Standing {
+            stops: self.interrupt().is_some() || self.waiting(),
+            deadline: self.deadline(),
+            data: self.data_space(),
+            fetch: self.fetch_space(),
+            mode: self.block_mode(),
+        }
+    }
     /// The hart loses its turn (reservations die).
     fn switched_away(&mut self);
     /// A device wrote to physical memory (reservations on it die).
@@ -441,6 +467,11 @@ pub trait Env {
     fn boundary(&mut self, left: u64) -> Outcome {
         let _ = left;
         Outcome::Leave
+    }
+    /// The block's last instruction raises a constant exception. [`Outcome::Stop`]: it isn't delivered, as with
+    /// [`Env::raise`]. Else it is, in one step: [`Outcome::Done`] as of [`Env::boundary`], or the engine leaves.
+    fn trap(&mut self, here: Here, trap: Trap) -> Outcome {
+        self.raise(here, trap)
     }
     /// The running hart's slots.
     fn regs(&mut self) -> &mut RegFile;

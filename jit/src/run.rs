@@ -10,7 +10,7 @@ use cpu::ir::{
     eval_ftoint, eval_fun,
 };
 use cpu::softfloat::Round;
-use cpu::{Env, Here, Layout, Outcome, interp};
+use cpu::{Env, Here, Layout, Outcome, Trap, interp};
 
 /// What callbacks need, and what they leave behind for [`enter`]'s caller. Translated code knows it as an
 /// address only.
@@ -67,6 +67,8 @@ pub enum Position {
     Last,
     /// Nowhere: [`Env::boundary`] alone is asked.
     Behind,
+    /// Nowhere: a trap is delivered, of cause and value in arguments 0 and 1; argument 2 says that the value is pc.
+    Trap,
 }
 
 const RMWS: [Rmw; 9] = [
@@ -117,7 +119,8 @@ impl Desc {
             7 => Kind::Helper(match self.0 >> 24 & 3 {
                 0 => Position::Inside,
                 1 => Position::Last,
-                _ => Position::Behind,
+                2 => Position::Behind,
+                _ => Position::Trap,
             }),
             _ => Kind::Check((self.0 >> 25) as u8, self.0 >> 24 & 1 != 0),
         }
@@ -249,11 +252,22 @@ extern "sysv64" fn call<E: Env>(ctx: *mut Ctx, args: *mut u64, r15: u64) -> u64 
             _ => Position::Inside,
         };
         let (mut outcome, mut result) = (Outcome::Done, 0);
-        if position != Position::Behind {
+        if position == Position::Trap {
+            let value = match *args.add(2) {
+                0 => *args.add(3),
+                _ => (*(*ctx).words.add(usize::from((*ctx).layout.page.0)))
+                    .wrapping_add(u64::from(here.offset)),
+            };
+            let trap = Trap {
+                cause: *args.add(4),
+                value,
+            };
+            outcome = env.trap(here, trap);
+        } else if position != Position::Behind {
             let helper = *args.add(1) as u16;
             (outcome, result) = env.call(here, helper, [*args.add(4), *args.add(3), *args.add(2)]);
         }
-        if position != Position::Inside && outcome == Outcome::Done {
+        if matches!(position, Position::Last | Position::Behind) && outcome == Outcome::Done {
             outcome = env.boundary(here.left - 1);
         }
         if outcome == Outcome::Stop {
@@ -381,7 +395,7 @@ mod tests {
                 }
             );
         }
-        for position in [Position::Inside, Position::Last, Position::Behind] {
+        for position in [Position::Inside, Position::Last, Position::Behind, Position::Trap] {
             let desc = Desc::new(1, 1, Kind::Helper(position), Size::B8);
             assert_eq!(desc.kind(), Kind::Helper(position));
         }

@@ -2,7 +2,7 @@
 //! watchpoints. The one place for all of them, whichever engine runs.
 
 use cpu::ir::{Rmw, Size, eval_rmw};
-use cpu::{Access, Cpu, Env, Here, Outcome, RegFile, Translation, Trap};
+use cpu::{Access, Cpu, Env, Here, Layout, Outcome, RegFile, Standing, Translation, Trap};
 
 use crate::ram::PAGE;
 use crate::stops::Stop;
@@ -288,6 +288,7 @@ pub(crate) struct Running<'a> {
     pub told: u64,
     /// The hart's deadline that the budget was made for.
     pub deadline: Option<u64>,
+    pub layout: &'static Layout,
 }
 
 impl Running<'_> {
@@ -304,26 +305,49 @@ impl Running<'_> {
     }
 
     /// Whether the run loop has something to do at this boundary, before the budget is used up.
-    pub fn boundary_matters(&self) -> bool {
-        let sys = &*self.sys;
-        self.cpu.interrupt().is_some()
-            || self.cpu.waiting()
-            || self.cpu.deadline() != self.deadline
-            || sys.end_slice
-            || sys.boundary_due()
+    pub fn boundary_matters(&mut self) -> bool {
+        let standing = self.cpu.stand(0);
+        self.stops(&standing)
+    }
+
+    fn stops(&self, standing: &Standing) -> bool {
+        standing.stops || standing.deadline != self.deadline || self.sys.end_slice || self.sys.boundary_due()
     }
 
     /// Puts the translations of the spaces and the mode that the hart is in in front of translated code. Yields the code
     /// space and the block mode.
     pub fn select_spaces(&mut self) -> (usize, u64) {
-        let align = self.cpu.layout().pc_align;
-        let mode = self.cpu.block_mode();
-        self.sys.select_space(self.cpu.data_space());
-        let code = self.sys.memory.code_space(self.cpu.fetch_space(), mode, align);
+        let standing = self.cpu.stand(0);
+        (self.select(&standing), standing.mode)
+    }
+
+    fn select(&mut self, standing: &Standing) -> usize {
+        let align = self.layout.pc_align;
+        self.sys.select_space(standing.data);
+        let code = self.sys.memory.code_space(standing.fetch, standing.mode, align);
         let regs = self.cpu.regs_mut();
         jit::tlb::set_data(regs, self.sys.memory.data(self.sys.space));
         jit::tlb::set_jumps(regs, self.sys.memory.code(code));
-        (code, mode)
+        code
+    }
+
+    /// Delivers an exception of the instruction at `pc`: one step. All before it is retired.
+    pub fn deliver(&mut self, trap: Trap, pc: u64) {
+        self.cpu.deliver(self.sys, trap, pc);
+        self.told -= 1;
+        self.cpu.retire(0, 1);
+        self.sys.at.0 += 1;
+    }
+
+    /// Whether translated code may go on at this boundary, in the mode and the spaces that the hart is in now.
+    /// `steps` more are retired.
+    fn go_on(&mut self, steps: u64) -> Outcome {
+        let standing = self.cpu.stand(steps);
+        if self.stops(&standing) {
+            return Outcome::Leave;
+        }
+        self.select(&standing);
+        Outcome::Done
     }
 
     fn done(&mut self) -> Outcome {
@@ -398,8 +422,7 @@ impl Env for Running<'_> {
         self.arrive(here);
         self.retire(here.left);
         self.sys.left = here.left;
-        let layout = self.cpu.layout();
-        let pc = self.cpu.regs()[layout.page].wrapping_add(u64::from(here.offset));
+        let pc = self.cpu.regs()[self.layout.page].wrapping_add(u64::from(here.offset));
         match self.cpu.call(self.sys, helper, args, pc) {
             Ok(value) => (self.done(), value),
             Err(trap) => (self.refused(trap.into()), 0),
@@ -411,12 +434,20 @@ impl Env for Running<'_> {
         if self.sys.memory.take_leave() || self.sys.leave || self.sys.more_steps != 0 {
             return Outcome::Leave;
         }
-        self.retire(left);
-        if self.boundary_matters() {
+        let steps = self.told - left;
+        self.told = left;
+        self.go_on(steps)
+    }
+
+    fn trap(&mut self, here: Here, trap: Trap) -> Outcome {
+        self.arrive(here);
+        self.retire(here.left);
+        let pc = self.cpu.regs()[self.layout.page].wrapping_add(here.offset.into());
+        self.deliver(trap, pc);
+        if self.sys.memory.take_leave() || self.sys.leave {
             return Outcome::Leave;
         }
-        self.select_spaces();
-        Outcome::Done
+        self.go_on(0)
     }
 
     fn regs(&mut self) -> &mut RegFile {
@@ -438,8 +469,7 @@ impl Env for Running<'_> {
     }
 
     fn breakpoint(&mut self, here: Here) -> bool {
-        let layout = self.cpu.layout();
-        let addr = self.cpu.regs()[layout.page].wrapping_add(u64::from(here.offset));
+        let addr = self.cpu.regs()[self.layout.page].wrapping_add(u64::from(here.offset));
         if self.sys.watching.breakpoints.binary_search(&addr).is_err() {
             return false;
         }

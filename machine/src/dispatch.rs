@@ -31,6 +31,7 @@ pub(crate) fn execute(
     let end = sys.at.0 + budget;
     let mut run = Running {
         deadline: cpu.deadline(),
+        layout: cpu.layout(),
         cpu,
         sys,
         end,
@@ -73,12 +74,8 @@ pub(crate) fn execute(
 
 /// Delivers an exception: one step. The guest's privilege changed, so interrupts are looked at next.
 fn deliver(run: &mut Running, trap: Trap, left: &mut u64) -> Option<Came> {
-    let pc = run.cpu.pc();
-    run.cpu.deliver(run.sys, trap, pc);
+    run.deliver(trap, run.cpu.pc());
     *left -= 1;
-    run.told = *left;
-    run.cpu.retire(0, 1);
-    run.sys.at.0 += 1;
     (run.cpu.interrupt().is_some() || run.sys.boundary_due()).then_some(Came::Boundary)
 }
 
@@ -104,7 +101,7 @@ fn enter(
     left: &mut u64,
 ) -> Result<Exit, MachineError> {
     let pc = run.cpu.pc();
-    let layout = run.cpu.layout();
+    let layout = run.layout;
     let (code, mode) = run.select_spaces();
     let site = link.take();
     let cached = if site.is_some() {
@@ -137,7 +134,7 @@ fn tail(engine: &mut Engine, run: &mut Running, left: &mut u64) -> Exit {
     // Not those that translated code was entered in: it goes from one mode to another.
     let (code, mode) = run.select_spaces();
     let pc = run.cpu.pc();
-    let layout = run.cpu.layout();
+    let layout = run.layout;
     run.cpu.regs_mut()[layout.page] = pc & !(PAGE - 1);
     let (page, offset) = match fetch_page(run, code, pc) {
         Ok((page, _)) => (page, (pc % PAGE) as u16),

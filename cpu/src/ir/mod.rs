@@ -565,6 +565,8 @@ pub enum Terminal {
     /// Goes back to the run loop with this program counter: the mode, the interrupts or the map may have
     /// changed.
     Dispatch(Target),
+    /// As `Dispatch` if the value isn't zero, else as `Jump`.
+    Ask(Val, Target),
     /// Goes back to the run loop; the last instruction's `Call` has set the pc slot itself.
     Left,
     /// The last instruction traps (it has committed nothing).
@@ -661,7 +663,7 @@ impl Block {
                 check(a, Class::I, self.ops.len())?;
                 check(b, Class::I, self.ops.len())
             }
-            Terminal::Indirect(v) => check(v, Class::I, self.ops.len()),
+            Terminal::Indirect(v) | Terminal::Ask(v, _) => check(v, Class::I, self.ops.len()),
             Terminal::Jump(_) | Terminal::Dispatch(_) | Terminal::Left | Terminal::Trap { .. } => Ok(()),
         }
     }

@@ -170,6 +170,7 @@ impl fmt::Display for Terminal {
             }
             Terminal::Indirect(v) => write!(f, "indirect {v}"),
             Terminal::Dispatch(t) => write!(f, "dispatch {t}"),
+            Terminal::Ask(v, t) => write!(f, "ask {v}, {t}"),
             Terminal::Left => write!(f, "left"),
             Terminal::Trap { cause, value } => write!(f, "trap {cause}, {value:?}"),
         }

@@ -156,6 +156,7 @@ impl Hart {
                         now: None,
                     },
                 );
+                self.refresh_pending();
                 self.wake();
             }
             _ => return refuse("doesn't exist"),

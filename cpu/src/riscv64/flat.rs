@@ -217,8 +217,8 @@ impl Env for World {
     fn check(&mut self, _: Here, _: u64, _: u64, _: bool) -> Outcome {
         unreachable!("no such op")
     }
-    fn raise(&mut self, _: Here, _: Trap) -> Outcome {
-        unreachable!("no such op")
+    fn raise(&mut self, _: Here, trap: Trap) -> Outcome {
+        self.stop::<()>(trap).0
     }
     fn breakpoint(&mut self, _: Here) -> bool {
         false

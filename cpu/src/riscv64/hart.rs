@@ -42,6 +42,8 @@ pub struct HartConfig {
     pub ns_per_tick: NonZeroU64,
     /// Whether semihosting calls are served.
     pub semihosting: bool,
+    /// Whether it is the machine's only hart.
+    pub lone: bool,
 }
 
 impl HartConfig {
@@ -51,6 +53,7 @@ impl HartConfig {
             hart_id,
             ns_per_tick: NonZeroU64::MIN.saturating_add(99),
             semihosting: false,
+            lone: false,
         }
     }
 }
@@ -118,7 +121,7 @@ impl Hart {
     /// A write of fflags, frm or fcsr.
     pub(super) fn write_fp(&mut self, flags: u64, frm: u64) {
         self.set_fp_env(flags, frm);
-        self.csrs.mstatus |= FS;
+        self.regs[slots::MSTATUS] |= FS;
     }
 
     fn load_reserved(&mut self, cx: &mut dyn Context, addr: u64, size: u64) -> Result<u64, Trap> {
@@ -255,7 +258,7 @@ impl Cpu for Hart {
 
     fn block_mode(&self) -> u64 {
         let c = &self.csrs;
-        let fs = match c.mstatus & FS {
+        let fs = match self.mstatus() & FS {
             0 => slots::MODE_FS_OFF,
             FS => slots::MODE_FS_DIRTY,
             _ => 0,
@@ -270,7 +273,8 @@ impl Cpu for Hart {
             S | M if self.config.semihosting => slots::MODE_SEMIHOSTING,
             _ => 0,
         };
-        c.privilege as u64 | fs | frm | semihosting
+        let lone = if self.config.lone { slots::MODE_LONE } else { 0 };
+        c.privilege as u64 | fs | frm | semihosting | lone
     }
 
     fn fetch_space(&self) -> SpaceKey {
@@ -331,7 +335,7 @@ impl Cpu for Hart {
             helper::SC => self.store_conditional(cx, args[0], args[1], args[2]),
             helper::CBO_ZERO => self.zero_block(cx, args[0], args[1]),
             helper::FS_DIRTY => {
-                self.csrs.mstatus |= FS;
+                self.regs[slots::MSTATUS] |= FS;
                 Ok(0)
             }
             helper::EBREAK => self.ebreak(cx, pc),
@@ -368,6 +372,7 @@ impl Cpu for Hart {
         let level = value != 0;
         let bit = 1u64.checked_shl(pin).unwrap_or(0) & PINS;
         self.csrs.pins = self.csrs.pins & !bit | if level { bit } else { 0 };
+        self.refresh_pending();
         self.wake();
     }
 
@@ -383,6 +388,7 @@ impl Cpu for Hart {
         if !self.csrs.timer_due {
             let ticks = self.ticks(now);
             self.csrs.compare_time(Some(ticks));
+            self.refresh_pending();
             self.wake();
         }
     }

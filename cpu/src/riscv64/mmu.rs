@@ -94,7 +94,7 @@ impl Hart {
     fn privilege_of(&self, access: Access) -> u8 {
         match access {
             Access::Fetch => self.csrs.privilege,
-            Access::Read | Access::Write => self.csrs.data_privilege(),
+            Access::Read | Access::Write => self.data_privilege(),
         }
     }
 
@@ -181,7 +181,7 @@ impl Hart {
                 let mut pte = leaf.pte;
                 let (sum, mxr) = match access {
                     Access::Fetch => (false, false),
-                    _ => (self.csrs.mstatus & SUM != 0, self.csrs.mstatus & MXR != 0),
+                    _ => (self.mstatus() & SUM != 0, self.mstatus() & MXR != 0),
                 };
                 let user = pte & PTE_U != 0;
                 let data = if privilege == U { user } else { !user || sum };
@@ -262,8 +262,8 @@ impl Hart {
             // Without tables SUM and MXR say nothing; in U, SUM doesn't.
             Access::Fetch => 0,
             _ if root == 0 => 0,
-            _ if privilege == U => self.csrs.mstatus & MXR,
-            _ => self.csrs.mstatus & (SUM | MXR),
+            _ if privilege == U => self.mstatus() & MXR,
+            _ => self.mstatus() & (SUM | MXR),
         };
         SpaceKey {
             root,

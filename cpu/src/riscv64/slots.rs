@@ -20,8 +20,21 @@ pub const PAGE: Slot = Slot(65);
 /// Floating-point environment in MXCSR's layout. The flags are fflags' bits (fcsr is made from them); the
 /// rounding control follows frm where the host has that mode, else it is nearest-even.
 pub const FP_ENV: Slot = Slot(66);
+/// Writable bits of mstatus.
+pub const MSTATUS: Slot = Slot(67);
+/// sscratch.
+pub const SSCRATCH: Slot = Slot(68);
+/// sepc.
+pub const SEPC: Slot = Slot(69);
+/// scause.
+pub const SCAUSE: Slot = Slot(70);
+/// stval.
+pub const STVAL: Slot = Slot(71);
+/// The enabled interrupts that are pending (mip and mie), whatever delegation and mstatus say: derived, for lifted
+/// code that sets mstatus.SIE.
+pub const PENDING: Slot = Slot(72);
 /// One past the last slot that is part of the hart's state.
-pub const END: u16 = 67;
+pub const END: u16 = 73;
 
 /// The layout for engines. Order of `hot`: measured dynamic use in Debian's kernel and user programs.
 pub static LAYOUT: Layout = Layout {
@@ -61,3 +74,5 @@ pub const MODE_FRM_RMM: u64 = 1 << 4;
 pub const MODE_FRM_RESERVED: u64 = 1 << 5;
 /// Block mode, bit 6: `ebreak` may be a semihosting call.
 pub const MODE_SEMIHOSTING: u64 = 1 << 6;
+/// Block mode, bit 7: there is no other hart, to which `pause` would give way.
+pub const MODE_LONE: u64 = 1 << 7;

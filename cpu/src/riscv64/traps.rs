@@ -56,26 +56,27 @@ impl Hart {
     fn enter(&mut self, code: u64, interrupt: bool, value: u64, pc: u64, delegated: bool) {
         self.reservation = None;
         self.waiting = false;
+        let old = self.mstatus();
         let c = &mut self.csrs;
         let mcause = code | if interrupt { INTERRUPT } else { 0 };
         let tvec = if delegated && c.privilege != M {
-            c.sepc = pc & !1;
-            c.scause = mcause;
-            c.stval = value;
-            let mut status = c.mstatus & !(SIE | SPIE | SPP);
-            status |= (c.mstatus & SIE) << 4;
+            self.regs[slots::SEPC] = pc & !1;
+            self.regs[slots::SCAUSE] = mcause;
+            self.regs[slots::STVAL] = value;
+            let mut status = old & !(SIE | SPIE | SPP);
+            status |= (old & SIE) << 4;
             status |= (c.privilege as u64) << 8;
-            c.mstatus = status;
+            self.regs[slots::MSTATUS] = status;
             c.privilege = S;
             c.stvec
         } else {
             c.mepc = pc & !1;
             c.mcause = mcause;
             c.mtval = value;
-            let mut status = c.mstatus & !(MIE | MPIE | MPP);
-            status |= (c.mstatus & MIE) << 4;
+            let mut status = old & !(MIE | MPIE | MPP);
+            status |= (old & MIE) << 4;
             status |= (c.privilege as u64) << MPP_SHIFT;
-            c.mstatus = status;
+            self.regs[slots::MSTATUS] = status;
             c.privilege = M;
             c.mtvec
         };
@@ -89,15 +90,20 @@ impl Hart {
         self.enter(trap.cause, false, trap.value, pc, delegated);
     }
 
+    /// Makes the slot of pending interrupts follow mip and mie; called after whatever may have changed one.
+    pub(super) fn refresh_pending(&mut self) {
+        self.regs[slots::PENDING] = self.csrs.mip() & self.csrs.mie;
+    }
+
     /// The code of the interrupt that would be taken: those bound for M first, then by priority (3.1.9).
     pub(super) fn pending_interrupt(&self) -> Option<u64> {
         let c = &self.csrs;
-        let pending = c.mip() & c.mie;
+        let pending = self.regs[slots::PENDING];
         if pending == 0 {
             return None;
         }
-        let m_enabled = c.privilege < M || c.mstatus & MIE != 0;
-        let s_enabled = c.privilege < S || c.privilege == S && c.mstatus & SIE != 0;
+        let m_enabled = c.privilege < M || self.mstatus() & MIE != 0;
+        let s_enabled = c.privilege < S || c.privilege == S && self.mstatus() & SIE != 0;
         let for_m = if m_enabled { pending & !c.mideleg } else { 0 };
         let for_s = if s_enabled { pending & c.mideleg } else { 0 };
         let taken = if for_m != 0 { for_m } else { for_s };
@@ -112,19 +118,19 @@ impl Hart {
 
     /// `mret`; false if illegal.
     pub(super) fn mret(&mut self) -> bool {
+        let (old, mpp) = (self.mstatus(), self.mpp());
         let c = &mut self.csrs;
         if c.privilege != M {
             return false;
         }
-        let mpp = c.mpp();
-        let mut status = c.mstatus & !(MIE | MPIE | MPP);
-        status |= (c.mstatus & MPIE) >> 4;
+        let mut status = old & !(MIE | MPIE | MPP);
+        status |= (old & MPIE) >> 4;
         status |= MPIE;
         if mpp != M {
             status &= !MPRV;
         }
-        c.mstatus = status;
         c.privilege = mpp;
+        self.regs[slots::MSTATUS] = status;
         self.regs[slots::PC] = c.mepc;
         self.reservation = None;
         true
@@ -132,17 +138,18 @@ impl Hart {
 
     /// `sret`; false if illegal.
     pub(super) fn sret(&mut self) -> bool {
+        let old = self.mstatus();
         let c = &mut self.csrs;
-        if c.privilege == U || c.privilege == S && c.mstatus & TSR != 0 {
+        if c.privilege == U || c.privilege == S && old & TSR != 0 {
             return false;
         }
-        let spp = (c.mstatus >> 8) as u8 & 1;
-        let mut status = c.mstatus & !(SIE | SPIE | SPP | MPRV);
-        status |= (c.mstatus & SPIE) >> 4;
+        let spp = (old >> 8) as u8 & 1;
+        let mut status = old & !(SIE | SPIE | SPP | MPRV);
+        status |= (old & SPIE) >> 4;
         status |= SPIE;
-        c.mstatus = status;
         c.privilege = spp;
-        self.regs[slots::PC] = c.sepc;
+        self.regs[slots::MSTATUS] = status;
+        self.regs[slots::PC] = self.regs[slots::SEPC];
         self.reservation = None;
         true
     }
@@ -150,7 +157,7 @@ impl Hart {
     /// `wfi`; false if illegal: in U, and in S under TW, as the time limit there is zero (3.1.6, 3.3.3).
     pub(super) fn wfi(&mut self) -> bool {
         let c = &self.csrs;
-        if c.privilege == U || c.privilege == S && c.mstatus & TW != 0 {
+        if c.privilege == U || c.privilege == S && self.mstatus() & TW != 0 {
             return false;
         }
         self.waiting = true;
@@ -169,7 +176,7 @@ impl Hart {
     pub(super) fn fence(&self, insn: u32) -> bool {
         const SFENCE_VMA: u32 = 0b000_1001;
         const SINVAL_VMA: u32 = 0b000_1011;
-        let trapped = matches!(insn >> 25, SFENCE_VMA | SINVAL_VMA) && self.csrs.mstatus & TVM != 0;
+        let trapped = matches!(insn >> 25, SFENCE_VMA | SINVAL_VMA) && self.mstatus() & TVM != 0;
         match self.csrs.privilege {
             U => false,
             S => !trapped,

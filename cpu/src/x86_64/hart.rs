@@ -475,6 +475,7 @@ impl Hart {
         mode.set(Mode::UMIP, core.cr4 & CR4_UMIP != 0);
         mode.set(Mode::TSD, core.cr4 & CR4_TSD != 0);
         mode.set(Mode::FSGSBASE, core.cr4 & CR4_FSGSBASE != 0);
+        mode.set(Mode::LONE, self.config.harts == 1);
         mode.set(Mode::OSXSAVE, core.cr4 & CR4_OSXSAVE != 0);
         self.mode = mode;
     }

@@ -64,6 +64,8 @@ bitflags! {
         const FSGSBASE = 1 << 25;
         /// CR4.OSXSAVE.
         const OSXSAVE = 1 << 26;
+        /// There is no other processor, to which `pause` would give way.
+        const LONE = 1 << 27;
     }
 }
 

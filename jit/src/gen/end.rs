@@ -55,7 +55,7 @@ impl Generator {
                     self.go_indirect(r);
                 }
             }
-            Terminal::Dispatch(target) if leaving => {
+            Terminal::Ask(_, target) | Terminal::Dispatch(target) if leaving => {
                 self.page_address(RAX, target.0);
                 self.store_pc(RAX);
                 self.exit(ExitKind::Dispatch, 0, None);
@@ -74,6 +74,19 @@ impl Generator {
                 }
                 self.go_indirect(RAX);
             }
+            Terminal::Ask(v, target) => {
+                let r = self.reg(v.0);
+                self.a().test(true, r, r);
+                let ask = self.jcc(Cc::Ne);
+                self.aside(&[ask], |g| {
+                    g.boundary(block);
+                    g.page_address(RAX, target.0);
+                    g.go_indirect(RAX);
+                    Ends::Here
+                });
+                self.go(target);
+            }
+            Terminal::Trap { cause, value } if !leaving => self.deliver(block, cause, value),
             Terminal::Trap { cause, value } => {
                 let value = match value {
                     TrapValue::Const(value) => Some(value),
@@ -119,6 +132,34 @@ impl Generator {
             g.leaving = was;
             Ends::Here
         });
+    }
+
+    /// Has Rust deliver the trap of the last instruction; goes on in the handler if there is nothing else to do.
+    fn deliver(&mut self, block: &Block, cause: u64, value: TrapValue) {
+        self.insn = block.insns.len() - 1;
+        let (value, is_pc) = match value {
+            TrapValue::Const(value) => (value, 0),
+            TrapValue::Pc => (0, 1),
+        };
+        for word in [cause, value] {
+            self.a().mov_imm(RAX, word);
+            self.a().push_reg(RAX);
+        }
+        self.a().push_imm(is_pc);
+        self.a().push_imm(0);
+        let desc = self.desc(block, Kind::Helper(Position::Trap), Size::B8);
+        self.a().push_imm(desc.0 as i32);
+        // No value is needed any more.
+        self.call(self.thunks.call[0]);
+        self.a().drop_top();
+        let leave = self.jcc(Cc::Ne);
+        self.aside(&[leave], |g| {
+            g.exit(ExitKind::Dispatch, 0, None);
+            Ends::Here
+        });
+        let pc = words::word(usize::from(self.layout.pc.0));
+        self.a().load(true, RAX, pc);
+        self.go_indirect(RAX);
     }
 
     /// Leaves by a trap of the current instruction if the value isn't zero.

@@ -206,7 +206,7 @@ impl Generator {
         self.ops.extend_from_slice(&block.ops[..len]);
         let mut operands = match self.end {
             Terminal::Branch { a, b, .. } => [Some(a), Some(b)],
-            Terminal::Indirect(v) => [Some(v), None],
+            Terminal::Indirect(v) | Terminal::Ask(v, _) => [Some(v), None],
             Terminal::Jump(_) | Terminal::Dispatch(_) | Terminal::Left | Terminal::Trap { .. } => {
                 [None, None]
             }
@@ -219,7 +219,7 @@ impl Generator {
         }
         match (&mut self.end, operands) {
             (Terminal::Branch { a, b, .. }, [Some(x), Some(y)]) => (*a, *b) = (x, y),
-            (Terminal::Indirect(v), [Some(x), _]) => *v = x,
+            (Terminal::Indirect(v) | Terminal::Ask(v, _), [Some(x), _]) => *v = x,
             _ => {}
         }
         // The block can be left before an instruction with a breakpoint, and after one that can trap.

@@ -74,10 +74,10 @@ fn compare(jit: &mut Jit, seed: u64, passes: Passes, budget: u64) {
                 &mut our_budget,
                 &breakpoints,
             );
-            if let (Exit::Stop, Some(trap)) = (our_exit, ours.raised) {
-                our_exit = Exit::Trap(trap);
-            }
         }
+    }
+    if let (Exit::Stop, Some(trap)) = (our_exit, ours.raised) {
+        our_exit = Exit::Trap(trap);
     }
     let context = || format!("seed {seed} budget {budget} passes {passes:?}\n{b}");
     assert_eq!(our_exit, their_exit, "exit: {}", context());

@@ -72,6 +72,7 @@ impl Program {
             },
             Terminal::Jump(_) if chosen < 4 => Terminal::Jump(t),
             Terminal::Dispatch(_) => Terminal::Dispatch(t),
+            Terminal::Ask(v, _) => Terminal::Ask(v, t),
             Terminal::Left => Terminal::Left,
             Terminal::Trap { cause, value } => Terminal::Trap { cause, value },
             _ => {

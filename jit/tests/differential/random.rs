@@ -574,6 +574,7 @@ pub fn block_of(rng: &mut Rng, n: usize) -> Block {
             }
         }
         5 | 6 => Terminal::Indirect(b.int()),
+        7 if b.rng.below(2) == 0 => Terminal::Ask(b.int(), target(b.rng)),
         7 => Terminal::Dispatch(target(b.rng)),
         _ if b.rng.below(2) == 0 => {
             let value = if b.rng.below(2) == 0 {

@@ -106,7 +106,7 @@ fn text(block: &Block) -> String {
     }
     match block.terminal {
         Terminal::Branch { a, b, .. } => used.extend([a, b]),
-        Terminal::Indirect(v) => used.extend([v]),
+        Terminal::Indirect(v) | Terminal::Ask(v, _) => used.extend([v]),
         Terminal::Jump(_) | Terminal::Dispatch(_) | Terminal::Left | Terminal::Trap { .. } => {}
     }
     let is_left_over =

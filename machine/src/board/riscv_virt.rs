@@ -22,6 +22,7 @@ pub(super) const BOARD: Board = Board {
     hart: |config, id| {
         Box::new(Hart::new(HartConfig {
             semihosting: config.semihosting.is_some(),
+            lone: config.harts.len() == 1,
             ..HartConfig::new(id.into())
         }))
     },

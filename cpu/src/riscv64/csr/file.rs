@@ -1,19 +1,16 @@
 //! The storage behind the CSRs, with the bits that are derived kept out of it.
 //!
 //! Every field always holds a legal value: the writers in [`super`] legalise, and restore checks by
-//! [`Csrs::check`]. Floating-point flags live in the FP_ENV slot and are not here; the PMP is in
-//! [`super::super::pmp`].
+//! [`Csrs::check`]. What lifted code reads and writes itself lives in slots and is not here: mstatus, sscratch, sepc,
+//! scause, stval, floating-point flags. The PMP is in [`super::super::pmp`].
 
 use super::bits::*;
-use serde::{Deserialize, Serialize};
 
 /// Control and status registers of one hart.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Csrs {
     /// Current privilege: [`U`], [`S`] or [`M`].
     pub privilege: u8,
-    /// Writable bits of mstatus.
-    pub mstatus: u64,
     /// medeleg.
     pub medeleg: u64,
     /// mideleg.
@@ -50,14 +47,6 @@ pub struct Csrs {
     pub stvec: u64,
     /// scounteren.
     pub scounteren: u32,
-    /// sscratch.
-    pub sscratch: u64,
-    /// sepc.
-    pub sepc: u64,
-    /// scause.
-    pub scause: u64,
-    /// stval.
-    pub stval: u64,
     /// senvcfg.
     pub senvcfg: u64,
     /// stimecmp.
@@ -76,7 +65,6 @@ impl Csrs {
     pub fn reset() -> Csrs {
         Csrs {
             privilege: M,
-            mstatus: 0,
             medeleg: 0,
             mideleg: 0,
             mie: 0,
@@ -95,35 +83,11 @@ impl Csrs {
             minstret: 0,
             stvec: 0,
             scounteren: 0,
-            sscratch: 0,
-            sepc: 0,
-            scause: 0,
-            stval: 0,
             senvcfg: 0,
             stimecmp: u64::MAX,
             satp: 0,
             frm: 0,
         }
-    }
-
-    /// mstatus as read.
-    pub fn mstatus_read(&self) -> u64 {
-        let sd = if self.mstatus & FS == FS { SD } else { 0 };
-        self.mstatus | UXL_64 | SXL_64 | sd
-    }
-
-    /// Writes the bits of mstatus in `mask`. MPP = 2, which no mode has, leaves MPP as it is.
-    pub fn mstatus_write(&mut self, value: u64, mask: u64) {
-        let mut mask = mask & MSTATUS_WRITABLE;
-        if value & MPP == 2 << MPP_SHIFT {
-            mask &= !MPP;
-        }
-        self.mstatus = self.mstatus & !mask | value & mask;
-    }
-
-    /// mstatus.MPP.
-    pub fn mpp(&self) -> u8 {
-        (self.mstatus >> MPP_SHIFT) as u8 & 3
     }
 
     /// Whether menvcfg.STCE is set.
@@ -150,15 +114,6 @@ impl Csrs {
     pub fn mip_write(&mut self, value: u64, mask: u64) {
         let mask = mask & S_INTERRUPTS & if self.sstc() { !STI } else { !0 };
         self.soft_pending = self.soft_pending & !mask | value & mask;
-    }
-
-    /// The privilege with which data accesses are made (Privileged ISA 3.1.6).
-    pub fn data_privilege(&self) -> u8 {
-        if self.mstatus & MPRV != 0 {
-            self.mpp()
-        } else {
-            self.privilege
-        }
     }
 
     /// Sets menvcfg, at time `ticks` of mtime; a debugger has no time, and `Hart::tick` corrects what it leaves.
@@ -193,10 +148,6 @@ impl Csrs {
     pub fn check(&self) -> Result<(), &'static str> {
         let rules = [
             (matches!(self.privilege, U | S | M), "privilege"),
-            (
-                self.mstatus & !MSTATUS_WRITABLE == 0 && self.mpp() != 2,
-                "mstatus",
-            ),
             (self.medeleg & !DELEGABLE == 0, "medeleg"),
             (self.mideleg & !S_INTERRUPTS == 0, "mideleg"),
             (self.mie & !INTERRUPTS == 0, "mie"),
@@ -207,7 +158,6 @@ impl Csrs {
             (self.stvec & 2 == 0, "stvec"),
             (self.mcountinhibit as u64 & !(CY | IR) == 0, "mcountinhibit"),
             (self.mepc & 1 == 0, "mepc"),
-            (self.sepc & 1 == 0, "sepc"),
             (self.menvcfg & !MENVCFG_WRITABLE == 0, "menvcfg"),
             (self.senvcfg & !SENVCFG_WRITABLE == 0, "senvcfg"),
             (matches!(self.satp >> 60, 0 | 8..=10), "satp"),

@@ -21,6 +21,7 @@ mod tests;
 pub use file::Csrs;
 
 use super::hart::Hart;
+use super::slots;
 use bits::*;
 
 /// Further conditions of an access.
@@ -81,6 +82,16 @@ const fn row(
 
 /// The numbers of the CSRs that other code names.
 pub mod number {
+    /// sstatus.
+    pub const SSTATUS: u16 = 0x100;
+    /// sscratch.
+    pub const SSCRATCH: u16 = 0x140;
+    /// sepc.
+    pub const SEPC: u16 = 0x141;
+    /// scause.
+    pub const SCAUSE: u16 = 0x142;
+    /// stval.
+    pub const STVAL: u16 = 0x143;
     /// frm.
     pub const FRM: u16 = 0x002;
     /// fcsr.
@@ -99,24 +110,24 @@ pub static ROWS: &[Row] = &[
     row(0x002, &["frm"], Gate::Fp, |h, _, _| h.csrs.frm as u64, |h, w| h.write_fp(h.fflags(), w.value)),
     row(0x003, &["fcsr"], Gate::Fp, |h, _, _| (h.csrs.frm as u64) << 5 | h.fflags(), |h, w| h.write_fp(w.value, w.value >> 5)),
 
-    row(0x100, &["sstatus"], Gate::Open, |h, _, _| h.csrs.mstatus_read() & SSTATUS_VISIBLE,
-        |h, w| h.csrs.mstatus_write(w.value, SSTATUS_WRITABLE)),
+    row(0x100, &["sstatus"], Gate::Open, |h, _, _| h.mstatus_read() & SSTATUS_VISIBLE,
+        |h, w| h.mstatus_write(w.value, SSTATUS_WRITABLE)),
     row(0x104, &["sie"], Gate::Open, |h, _, _| h.csrs.mie & h.csrs.mideleg,
         |h, w| h.csrs.mie = h.csrs.mie & !h.csrs.mideleg | w.value & h.csrs.mideleg),
     row(0x105, &["stvec"], Gate::Open, |h, _, _| h.csrs.stvec, |h, w| Csrs::tvec_write(&mut h.csrs.stvec, w.value)),
     row(0x106, &["scounteren"], Gate::Open, |h, _, _| h.csrs.scounteren as u64, |h, w| h.csrs.scounteren = w.value as u32),
     row(0x10a, &["senvcfg"], Gate::Open, |h, _, _| h.csrs.senvcfg, |h, w| h.csrs.senvcfg = w.value & SENVCFG_WRITABLE),
-    row(0x140, &["sscratch"], Gate::Open, |h, _, _| h.csrs.sscratch, |h, w| h.csrs.sscratch = w.value),
-    row(0x141, &["sepc"], Gate::Open, |h, _, _| h.csrs.sepc, |h, w| h.csrs.sepc = w.value & !1),
-    row(0x142, &["scause"], Gate::Open, |h, _, _| h.csrs.scause, |h, w| h.csrs.scause = w.value),
-    row(0x143, &["stval"], Gate::Open, |h, _, _| h.csrs.stval, |h, w| h.csrs.stval = w.value),
+    row(0x140, &["sscratch"], Gate::Open, |h, _, _| h.regs[slots::SSCRATCH], |h, w| h.regs[slots::SSCRATCH] = w.value),
+    row(0x141, &["sepc"], Gate::Open, |h, _, _| h.regs[slots::SEPC], |h, w| h.regs[slots::SEPC] = w.value & !1),
+    row(0x142, &["scause"], Gate::Open, |h, _, _| h.regs[slots::SCAUSE], |h, w| h.regs[slots::SCAUSE] = w.value),
+    row(0x143, &["stval"], Gate::Open, |h, _, _| h.regs[slots::STVAL], |h, w| h.regs[slots::STVAL] = w.value),
     // Of sip only SSIP can be written (12.1.3).
     row(0x144, &["sip"], Gate::Open, |h, _, _| h.csrs.mip() & h.csrs.mideleg,
         |h, w| h.csrs.mip_write(w.value, SSI & h.csrs.mideleg)),
     row(0x14d, &["stimecmp"], Gate::Stimecmp, |h, _, _| h.csrs.stimecmp, Hart::write_stimecmp),
     row(0x180, &["satp"], Gate::Satp, |h, _, _| h.csrs.satp, |h, w| h.csrs.satp_write(w.value)),
 
-    row(0x300, &["mstatus"], Gate::Open, |h, _, _| h.csrs.mstatus_read(), |h, w| h.csrs.mstatus_write(w.value, !0)),
+    row(0x300, &["mstatus"], Gate::Open, |h, _, _| h.mstatus_read(), |h, w| h.mstatus_write(w.value, !0)),
     row(0x301, &["misa"], Gate::Open, |_, _, _| MISA, |_, _| {}),
     row(0x302, &["medeleg"], Gate::Open, |h, _, _| h.csrs.medeleg, |h, w| h.csrs.medeleg = w.value & DELEGABLE),
     row(0x303, &["mideleg"], Gate::Open, |h, _, _| h.csrs.mideleg, |h, w| h.csrs.mideleg = w.value & S_INTERRUPTS),
@@ -209,14 +220,14 @@ impl Hart {
         }
         match gate {
             Gate::Open => true,
-            Gate::Fp => csrs.mstatus & FS != 0,
+            Gate::Fp => self.mstatus() & FS != 0,
             Gate::Counter => {
                 let bit = 1u32 << (number & 31);
                 (privilege == M || csrs.mcounteren & bit != 0)
                     && (privilege != U || csrs.scounteren & bit != 0)
             }
             Gate::Stimecmp => privilege == M || csrs.sstc() && csrs.mcounteren as u64 & TM != 0,
-            Gate::Satp => privilege == M || csrs.mstatus & TVM == 0,
+            Gate::Satp => privilege == M || self.mstatus() & TVM == 0,
         }
     }
 
@@ -253,7 +264,43 @@ impl Hart {
                 now: Some(now),
             },
         );
+        self.refresh_pending();
         Some(old)
+    }
+
+    /// mstatus, but for its read-only bits.
+    pub(super) fn mstatus(&self) -> u64 {
+        self.regs[slots::MSTATUS]
+    }
+
+    /// mstatus as read.
+    pub(super) fn mstatus_read(&self) -> u64 {
+        let mstatus = self.mstatus();
+        let sd = if mstatus & FS == FS { SD } else { 0 };
+        mstatus | UXL_64 | SXL_64 | sd
+    }
+
+    /// Writes the bits of mstatus in `mask`. MPP = 2, which no mode has, leaves MPP as it is.
+    pub(super) fn mstatus_write(&mut self, value: u64, mask: u64) {
+        let mut mask = mask & MSTATUS_WRITABLE;
+        if value & MPP == 2 << MPP_SHIFT {
+            mask &= !MPP;
+        }
+        self.regs[slots::MSTATUS] = self.mstatus() & !mask | value & mask;
+    }
+
+    /// mstatus.MPP.
+    pub(super) fn mpp(&self) -> u8 {
+        (self.mstatus() >> MPP_SHIFT) as u8 & 3
+    }
+
+    /// The privilege with which data accesses are made (Privileged ISA 3.1.6).
+    pub(super) fn data_privilege(&self) -> u8 {
+        if self.mstatus() & MPRV != 0 {
+            self.mpp()
+        } else {
+            self.csrs.privilege
+        }
     }
 
     /// mtime at virtual time `now` in ns.

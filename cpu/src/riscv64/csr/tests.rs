@@ -44,7 +44,7 @@ fn privilege_and_read_only_numbers() {
         let n = row.number;
         for privilege in [U, S, M] {
             let mut rig = Rig::at(privilege);
-            rig.hart.csrs.mstatus |= FS;
+            rig.hart.regs[slots::MSTATUS] |= FS;
             rig.hart.csrs.mcounteren = !0;
             rig.hart.csrs.scounteren = !0;
             rig.hart.csrs.menvcfg = ALL & MENVCFG_WRITABLE;
@@ -116,13 +116,13 @@ fn warl_fields() {
     }
     for &(n, ones, zero) in WARL {
         let mut rig = Rig::new();
-        rig.hart.csrs.mstatus |= FS;
+        rig.hart.regs[slots::MSTATUS] |= FS;
         rig.write(n, ALL);
         assert_eq!(rig.read(n), ones, "{n:#x} ones");
         rig.write(n, 0);
         // A clean FS would make this row depend on the one before.
         if n == 0x100 {
-            rig.hart.csrs.mstatus &= !FS;
+            rig.hart.regs[slots::MSTATUS] &= !FS;
         }
         assert_eq!(rig.read(n), zero, "{n:#x} zero");
     }
@@ -359,7 +359,7 @@ fn floating_point_state() {
     assert_eq!(rig.read(3), 0x61);
     rig.write(0x300, 0);
     rig.call(helper::FS_DIRTY, [0; 3]).unwrap();
-    assert_eq!(rig.hart.csrs.mstatus & FS, FS);
+    assert_eq!(rig.hart.regs[slots::MSTATUS] & FS, FS);
 }
 
 #[test]
@@ -410,7 +410,7 @@ fn sstc() {
 fn tvm_guards_satp() {
     let mut rig = Rig::at(S);
     assert!(rig.try_read(0x180).is_ok());
-    rig.hart.csrs.mstatus |= TVM;
+    rig.hart.regs[slots::MSTATUS] |= TVM;
     assert_eq!(rig.try_read(0x180), ILLEGAL);
     assert_eq!(rig.csr(0x180, 1, 0), ILLEGAL);
     rig.hart.csrs.privilege = M;
@@ -498,5 +498,77 @@ fn csrs_do_what_they_do_in_qemu() {
             }
         }
         assert_eq!(hash, expected, "{n:#x}");
+    }
+}
+
+/// Those that lifted code reads and writes itself are as the table has them, and the run loop is asked whenever
+/// mode, spaces or interrupts may be others.
+#[test]
+fn csrs_in_slots_are_lifted_as_the_table_has_them() {
+    use crate::Exit;
+    use crate::interp::{self, Scratch};
+    use crate::riscv64::flat::{Ram, World, first};
+    use crate::riscv64::hart::{Hart, HartConfig};
+    let base = 0x8000_0000u64;
+    let mut seed = 1u64;
+    let mut random = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        seed ^ seed >> 29
+    };
+    for round in 0..4000 {
+        let n = [0x100, 0x100, 0x100, 0x140, 0x141, 0x142, 0x143][round % 7];
+        let (op, rd, rs1) = (1 + random() % 3 + 4 * (random() & 1), random() % 4, random() % 4);
+        let insn = n << 20 | rs1 << 15 | op << 12 | rd << 7 | 0x73;
+        let mut bytes = vec![0; 4096];
+        bytes[..4].copy_from_slice(&(insn as u32).to_le_bytes());
+        let mut world = World::new(Ram { base, bytes });
+        let hart = &mut world.hart;
+        hart.csrs.privilege = if random() & 1 == 0 { S } else { M };
+        hart.csrs.mie = random() & INTERRUPTS;
+        hart.csrs.pins = random() & random() & PINS;
+        hart.refresh_pending();
+        hart.mstatus_write(random(), !0);
+        for slot in [slots::SSCRATCH, slots::SCAUSE, slots::STVAL] {
+            hart.regs[slot] = random();
+        }
+        hart.regs[slots::SEPC] = random() & !1;
+        for x in 1..4 {
+            hart.regs[slots::x(x)] = random();
+        }
+        (hart.regs[slots::PC], hart.regs[slots::PAGE]) = (base, base);
+        let before = hart.save();
+        let mode = (hart.block_mode(), hart.data_space());
+        let mut table = Hart::new(HartConfig::new(0));
+        table.restore(&before).unwrap();
+        let operand = match op & 4 {
+            0 => table.regs[slots::x(rs1 as u8)],
+            _ => rs1,
+        };
+        let writes = op & 3 == 1 || rs1 != 0;
+        let descriptor = helper::csr_descriptor(n as u16, op as u8 & 3, writes, true, insn as u32);
+        let old = table.csr_instruction(descriptor, operand, 0).unwrap();
+        if rd != 0 {
+            table.regs[slots::x(rd as u8)] = old;
+        }
+        table.regs[slots::PC] = base + 4;
+        let whole = world.lift();
+        let block = if whole.steps() > 1 { first(whole) } else { whole };
+        let exit = interp::run(
+            &block,
+            &slots::LAYOUT,
+            &mut world,
+            &mut Scratch::default(),
+            &mut 1,
+            &[],
+        );
+        assert_eq!(world.hart.save(), table.save(), "{insn:#x}");
+        let changed = mode != (table.block_mode(), table.data_space());
+        if changed || table.interrupt().is_some() && table.mstatus() & SIE != 0 && writes && n == 0x100 {
+            // Unless it could be taken before as well, or only SIE was cleared.
+            let mut was = Hart::new(HartConfig::new(0));
+            was.restore(&before).unwrap();
+            let was = !changed && was.interrupt().is_some();
+            assert!(was || exit == Exit::Dispatch, "{insn:#x} {exit:?}");
+        }
     }
 }

@@ -176,6 +176,16 @@ impl Lifter {
         self.set(slots::f(n), v, Op::SetF);
     }
 
+    /// The content of another slot.
+    pub fn slot(&mut self, slot: Slot) -> Val {
+        self.held(slot, Op::Get)
+    }
+
+    /// Sets it.
+    pub fn set_slot(&mut self, slot: Slot, v: Val) {
+        self.set(slot, v, Op::Set);
+    }
+
     fn held(&mut self, slot: Slot, get: fn(Slot) -> Op) -> Val {
         if let Some(v) = self.held[usize::from(slot.0)] {
             return v;

@@ -16,8 +16,8 @@
 //!   mstatus.FS Dirty; stores, and moves to integer registers that raise no flags, don't. If the mode doesn't
 //!   say that FS is Dirty already, the instruction calls [`helper::FS_DIRTY`](super::helper::FS_DIRTY) after its
 //!   last op that can trap and before its first `Set`, and ends the block, for the mode has changed.
-//! - Whatever depends on CSRs other than the mode (legality of CSR accesses, `wfi`, fences of translations)
-//!   is decided by the helper that is called.
+//! - Whatever depends on CSRs other than the mode (legality of most CSR accesses, `wfi`, fences of translations)
+//!   is decided by the helper that is called. CSRs in slots that traps and returns use are read and written here.
 //!
 //! Source: RISC-V Unprivileged ISA 20240411.
 

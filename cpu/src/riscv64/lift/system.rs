@@ -1,10 +1,13 @@
-//! What system rows say: traps, CSRs, fences, waiting. The helpers decide what is legal.
+//! What system rows say: traps, CSRs, fences, waiting. The helpers decide what is legal, but for CSRs of which the mode
+//! says all.
 
 use super::Lifter;
-use crate::ir::{Terminal, TrapValue};
+use crate::ir::{Bin, Op, Slot, Target, Terminal, TrapValue, Un, Val, Width};
+use crate::riscv64::csr::bits::*;
+use crate::riscv64::csr::number::{SCAUSE, SEPC, SSCRATCH, SSTATUS, STVAL};
 use crate::riscv64::helper;
 use crate::riscv64::rows::{Csr, CsrImm, X};
-use crate::riscv64::slots::{MODE_PRIV, MODE_SEMIHOSTING};
+use crate::riscv64::slots::{self, MODE_FS_DIRTY, MODE_LONE, MODE_PRIV, MODE_SEMIHOSTING};
 use crate::riscv64::traps::cause;
 
 /// `ebreak`, not compressed.
@@ -36,13 +39,93 @@ impl Lifter {
         self.csr(op, a.csr, a.rd, writes, operand);
     }
 
-    fn csr(&mut self, op: CsrOp, csr: u16, rd: X, writes: bool, operand: crate::ir::Val) {
+    fn csr(&mut self, op: CsrOp, csr: u16, rd: X, writes: bool, operand: Val) {
+        if self.mode() & MODE_PRIV != U as u64 {
+            match csr {
+                SSTATUS => return self.sstatus(op, rd, writes, operand),
+                SSCRATCH => return self.csr_in_slot(slots::SSCRATCH, !0, (op, rd, writes, operand)),
+                SEPC => return self.csr_in_slot(slots::SEPC, !1, (op, rd, writes, operand)),
+                SCAUSE => return self.csr_in_slot(slots::SCAUSE, !0, (op, rd, writes, operand)),
+                STVAL => return self.csr_in_slot(slots::STVAL, !0, (op, rd, writes, operand)),
+                _ => {}
+            }
+        }
         let reads = op != CsrOp::Write || rd != X(0);
         let descriptor = helper::csr_descriptor(csr, op as u8, writes, reads, self.insn());
         let descriptor = self.constant(descriptor);
         let old = self.call(helper::CSR, [Some(descriptor), Some(operand), None]);
         self.set_x(rd, old);
         self.dispatch();
+    }
+
+    /// A CSR that is a slot, on which nothing else depends; `mask`: the bits that can be written.
+    fn csr_in_slot(&mut self, slot: Slot, mask: u64, (op, rd, writes, operand): (CsrOp, X, bool, Val)) {
+        let old = self.slot(slot);
+        if writes {
+            let new = match op {
+                CsrOp::Write => operand,
+                CsrOp::Set => self.bin(Bin::Or, Width::W64, old, operand),
+                CsrOp::Clear => self.without(old, operand),
+            };
+            let new = self.bin_constant(Bin::And, Width::W64, new, mask);
+            self.set_slot(slot, new);
+        }
+        self.set_x(rd, old);
+    }
+
+    /// sstatus is part of mstatus. What can't change mode, spaces or interrupts doesn't end the block; else the run loop
+    /// looks at the boundary only if one of them did change: if FS, SUM or MXR are others, or an interrupt is pending
+    /// and SIE is set.
+    fn sstatus(&mut self, op: CsrOp, rd: X, writes: bool, operand: Val) {
+        let mstatus = self.slot(slots::MSTATUS);
+        let visible = self.bin_constant(Bin::And, Width::W64, mstatus, SSTATUS_WRITABLE);
+        // What FS is, the mode says.
+        let dirty = if self.mode() & MODE_FS_DIRTY != 0 { SD } else { 0 };
+        let old = self.bin_constant(Bin::Or, Width::W64, visible, UXL_64 | dirty);
+        if writes {
+            let known = self.as_constant(operand).filter(|_| op != CsrOp::Write);
+            let operand = self.bin_constant(Bin::And, Width::W64, operand, SSTATUS_WRITABLE);
+            let new = match op {
+                CsrOp::Write => {
+                    let others = self.bin_constant(Bin::And, Width::W64, mstatus, !SSTATUS_WRITABLE);
+                    self.bin(Bin::Or, Width::W64, others, operand)
+                }
+                CsrOp::Set => self.bin(Bin::Or, Width::W64, mstatus, operand),
+                CsrOp::Clear => self.without(mstatus, operand),
+            };
+            let clears = op == CsrOp::Clear;
+            // Bits that may be others now.
+            let touched = known.unwrap_or(SSTATUS_WRITABLE);
+            let mut ask = None;
+            if touched & (FS | SUM | MXR) != 0 {
+                let changed = self.bin(Bin::Xor, Width::W64, mstatus, new);
+                ask = Some(self.bin_constant(Bin::And, Width::W64, changed, FS | SUM | MXR));
+            }
+            if touched & SIE != 0 && !clears {
+                let pending = self.op(Op::Get(slots::PENDING));
+                // All ones if SIE is set.
+                let enabled =
+                    self.bin_constant(Bin::Shl, Width::W64, new, 63 - u64::from(SIE.trailing_zeros()));
+                let enabled = self.bin_constant(Bin::Sar, Width::W64, enabled, 63);
+                let taken = self.bin(Bin::And, Width::W64, pending, enabled);
+                ask = Some(match ask {
+                    Some(ask) => self.bin(Bin::Or, Width::W64, ask, taken),
+                    None => taken,
+                });
+            }
+            self.set_slot(slots::MSTATUS, new);
+            if let Some(ask) = ask {
+                let next = Target(self.next());
+                self.end(Terminal::Ask(ask, next));
+            }
+        }
+        self.set_x(rd, old);
+    }
+
+    /// `a` without the bits of `b`.
+    fn without(&mut self, a: Val, b: Val) -> Val {
+        let b = self.un(Un::Not, b);
+        self.bin(Bin::And, Width::W64, a, b)
     }
 
     /// `mret` and `sret`.
@@ -67,6 +150,9 @@ impl Lifter {
     }
 
     pub fn pause(&mut self) {
+        if self.mode() & MODE_LONE != 0 {
+            return;
+        }
         self.call(helper::PAUSE, [None; 3]);
         self.dispatch();
     }

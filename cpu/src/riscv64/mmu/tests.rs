@@ -4,6 +4,7 @@
 use super::*;
 use crate::Cpu;
 use crate::riscv64::fake::{RAM, RAM_END, Rig};
+use crate::riscv64::slots;
 
 const ROOT: u64 = RAM + 0x10_0000;
 const V: u64 = PTE_V;
@@ -168,7 +169,7 @@ fn one_permission(
 ) {
     let addr = canonical(levels, 0x1234_5678_9abc_def1);
     let mut rig = rig(privilege, mode);
-    rig.hart.csrs.mstatus = mprv | (mpp as u64) << MPP_SHIFT | sum | mxr;
+    rig.hart.regs[slots::MSTATUS] = mprv | (mpp as u64) << MPP_SHIFT | sum | mxr;
     rig.hart.csrs.menvcfg = adue;
     let pte = target(level) >> 2 | bits;
     let entry = map(&mut rig, levels, addr, level, pte);
@@ -319,7 +320,7 @@ fn walks_are_under_the_pmp_as_s() {
             );
         }
         rig.hart.csrs.privilege = M;
-        rig.hart.csrs.mstatus = MPRV;
+        rig.hart.regs[slots::MSTATUS] = MPRV;
         assert_eq!(
             translate(&mut rig, 0, Access::Read).unwrap_err(),
             5,
@@ -426,7 +427,7 @@ fn bare_and_machine_mode_are_identity() {
 fn keys_hold_what_translations_depend_on() {
     let key = |privilege, mstatus: u64, satp: u64| {
         let mut rig = Rig::at(privilege);
-        rig.hart.csrs.mstatus = mstatus;
+        rig.hart.regs[slots::MSTATUS] = mstatus;
         rig.hart.csrs.satp = satp;
         (rig.hart.fetch_space(), rig.hart.data_space())
     };
@@ -463,7 +464,7 @@ fn harmless_table_changes_take_nothing_back() {
         let mut all = Vec::new();
         for (privilege, status) in [(U, 0), (U, MXR), (S, 0), (S, SUM), (S, SUM | MXR)] {
             rig.hart.csrs.privilege = privilege;
-            rig.hart.csrs.mstatus = status;
+            rig.hart.regs[slots::MSTATUS] = status;
             for access in ACCESSES {
                 let ram = &mut rig.machine.ram.clone();
                 let t = rig.hart.translate(ram, addr, access);
@@ -608,7 +609,7 @@ fn entries_mean_what_they_mean_to_qemu() {
                     let pte = addr >> (12 + 9 * level) << (12 + 9 * level) >> 2 | bits;
                     let entry = map(&mut rig, levels, addr, level, pte);
                     rig.hart.csrs.menvcfg = adue << 61;
-                    rig.hart.csrs.mstatus = MPRV | privilege << MPP_SHIFT | flags << 18;
+                    rig.hart.regs[slots::MSTATUS] = MPRV | privilege << MPP_SHIFT | flags << 18;
                     let (access, done) = match kind {
                         0 => (Access::Fetch, 8 + privilege),
                         1 => (Access::Read, 0),

@@ -93,8 +93,8 @@ fn versions_and_lengths() {
 fn impossible_values_are_refused() {
     let spoil: &[Spoiler] = &[
         ("privilege", |h| h.csrs.privilege = 2),
-        ("mstatus", |h| h.csrs.mstatus = 2 << 11),
-        ("mstatus", |h| h.csrs.mstatus = 1 << 32),
+        ("mstatus", |h| h.regs[slots::MSTATUS] = 2 << 11),
+        ("mstatus", |h| h.regs[slots::MSTATUS] = 1 << 32),
         ("mideleg", |h| h.csrs.mideleg = 8),
         ("medeleg", |h| h.csrs.medeleg = 1 << 11),
         ("mie", |h| h.csrs.mie = 1),
@@ -105,7 +105,7 @@ fn impossible_values_are_refused() {
         ("stvec", |h| h.csrs.stvec = 3),
         ("mcountinhibit", |h| h.csrs.mcountinhibit = 2),
         ("mepc", |h| h.csrs.mepc = 1),
-        ("sepc", |h| h.csrs.sepc = 1),
+        ("sepc", |h| h.regs[slots::SEPC] = 1),
         ("menvcfg", |h| h.csrs.menvcfg = 2),
         ("senvcfg", |h| h.csrs.senvcfg = 2),
         ("satp", |h| h.csrs.satp = 11 << 60),

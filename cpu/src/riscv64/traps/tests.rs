@@ -16,21 +16,26 @@ fn exceptions_are_delegated_from_below_m_only() {
                 rig.poke(0x302, (delegated as u64) << cause);
                 rig.poke(0x305, 0x1001);
                 rig.poke(0x105, 0x2001);
-                rig.hart.csrs.mstatus |= SIE | MIE;
+                rig.hart.regs[slots::MSTATUS] |= SIE | MIE;
                 rig.hart
                     .deliver(&mut rig.machine, Trap { cause, value: 77 }, 0x8000_0123);
                 let c = &rig.hart.csrs;
                 if delegated && cause != 11 && privilege != M {
                     assert_eq!((c.privilege, rig.hart.pc()), (S, 0x2000));
-                    assert_eq!((c.scause, c.sepc, c.stval), (cause, 0x8000_0122, 77));
+                    let regs = &rig.hart.regs;
+                    let seen = (regs[slots::SCAUSE], regs[slots::SEPC], regs[slots::STVAL]);
+                    assert_eq!(seen, (cause, 0x8000_0122, 77));
                     assert_eq!((c.mcause, c.mepc), (0, 0));
                     let spp = if privilege == S { SPP } else { 0 };
-                    assert_eq!(c.mstatus, SPIE | MIE | spp);
+                    assert_eq!(rig.hart.regs[slots::MSTATUS], SPIE | MIE | spp);
                 } else {
                     assert_eq!((c.privilege, rig.hart.pc()), (M, 0x1000));
                     assert_eq!((c.mcause, c.mepc, c.mtval), (cause, 0x8000_0122, 77));
-                    assert_eq!((c.scause, c.sepc), (0, 0));
-                    assert_eq!(c.mstatus, SIE | MPIE | (privilege as u64) << MPP_SHIFT);
+                    assert_eq!((rig.hart.regs[slots::SCAUSE], rig.hart.regs[slots::SEPC]), (0, 0));
+                    assert_eq!(
+                        rig.hart.regs[slots::MSTATUS],
+                        SIE | MPIE | (privilege as u64) << MPP_SHIFT
+                    );
                 }
             }
         }
@@ -41,13 +46,13 @@ fn exceptions_are_delegated_from_below_m_only() {
 fn stacks_hold_a_disabled_enable() {
     let mut rig = Rig::at(U);
     rig.poke(0x302, 1 << 8);
-    rig.hart.csrs.mstatus = SPIE | SPP;
+    rig.hart.regs[slots::MSTATUS] = SPIE | SPP;
     rig.hart.deliver(&mut rig.machine, Trap { cause: 8, value: 0 }, 0);
-    assert_eq!(rig.hart.csrs.mstatus, 0);
+    assert_eq!(rig.hart.regs[slots::MSTATUS], 0);
     let mut rig = Rig::at(U);
-    rig.hart.csrs.mstatus = MPIE | MPP;
+    rig.hart.regs[slots::MSTATUS] = MPIE | MPP;
     rig.hart.deliver(&mut rig.machine, Trap { cause: 8, value: 0 }, 0);
-    assert_eq!(rig.hart.csrs.mstatus, 0);
+    assert_eq!(rig.hart.regs[slots::MSTATUS], 0);
 }
 
 #[test]
@@ -88,7 +93,7 @@ fn interrupts_by_privilege_enable_and_delegation() {
         rig.poke(0x304, SEI);
         rig.poke(0x305, 0x1001);
         rig.poke(0x105, 0x2000);
-        rig.hart.csrs.mstatus |= mstatus;
+        rig.hart.regs[slots::MSTATUS] |= mstatus;
         assert_eq!(rig.hart.interrupt(), None);
         rig.hart.set_pin(9, 1);
         assert_eq!(
@@ -105,7 +110,9 @@ fn interrupts_by_privilege_enable_and_delegation() {
             assert_eq!((c.mcause, c.mepc, c.mtval), (1 << 63 | 9, 0x4444, 0));
             assert_eq!(rig.hart.pc(), 0x1000 + 4 * 9, "vectored");
         } else {
-            assert_eq!((c.scause, c.sepc, c.stval), (1 << 63 | 9, 0x4444, 0));
+            let regs = &rig.hart.regs;
+            let seen = (regs[slots::SCAUSE], regs[slots::SEPC], regs[slots::STVAL]);
+            assert_eq!(seen, (1 << 63 | 9, 0x4444, 0));
             assert_eq!(rig.hart.pc(), 0x2000, "direct");
         }
         assert_eq!(rig.hart.interrupt(), None);
@@ -145,16 +152,16 @@ fn mret() {
     for (mpp, mprv) in [(U, 0), (S, 0), (M, MPRV)] {
         let mut rig = Rig::at(M);
         rig.write(0x341, 0x1235);
-        rig.hart.csrs.mstatus = (mpp as u64) << MPP_SHIFT | MPIE | MPRV | SPP;
+        rig.hart.regs[slots::MSTATUS] = (mpp as u64) << MPP_SHIFT | MPIE | MPRV | SPP;
         rig.call(helper::LR, [RAM, 8, 0]).unwrap();
         rig.call(helper::MRET, INSN_ARG).unwrap();
         assert_eq!((rig.hart.privilege(), rig.hart.pc()), (mpp, 0x1234));
-        assert_eq!(rig.hart.csrs.mstatus, MIE | MPIE | SPP | mprv);
+        assert_eq!(rig.hart.regs[slots::MSTATUS], MIE | MPIE | SPP | mprv);
         assert_eq!(rig.hart.reservation, None);
         rig.hart.csrs.privilege = M;
-        rig.hart.csrs.mstatus = MIE;
+        rig.hart.regs[slots::MSTATUS] = MIE;
         rig.call(helper::MRET, INSN_ARG).unwrap();
-        assert_eq!(rig.hart.csrs.mstatus, MPIE, "MPIE was clear");
+        assert_eq!(rig.hart.regs[slots::MSTATUS], MPIE, "MPIE was clear");
     }
     for privilege in [U, S] {
         assert_eq!(Rig::at(privilege).call(helper::MRET, INSN_ARG), ILLEGAL);
@@ -167,17 +174,17 @@ fn sret() {
         for spp in [U, S] {
             let mut rig = Rig::at(from);
             rig.poke(0x141, 0x4321);
-            rig.hart.csrs.mstatus = (spp as u64) << 8 | SPIE | MPRV | MPP;
+            rig.hart.regs[slots::MSTATUS] = (spp as u64) << 8 | SPIE | MPRV | MPP;
             rig.call(helper::LR, [RAM, 8, 0]).ok();
             rig.call(helper::SRET, INSN_ARG).unwrap();
             assert_eq!((rig.hart.privilege(), rig.hart.pc()), (spp, 0x4320));
-            assert_eq!(rig.hart.csrs.mstatus, SIE | SPIE | MPP);
+            assert_eq!(rig.hart.regs[slots::MSTATUS], SIE | SPIE | MPP);
             assert_eq!(rig.hart.reservation, None);
         }
     }
     assert_eq!(Rig::at(U).call(helper::SRET, INSN_ARG), ILLEGAL);
     let mut rig = Rig::at(S);
-    rig.hart.csrs.mstatus = TSR;
+    rig.hart.regs[slots::MSTATUS] = TSR;
     assert_eq!(rig.call(helper::SRET, INSN_ARG), ILLEGAL);
     rig.hart.csrs.privilege = M;
     assert!(rig.call(helper::SRET, INSN_ARG).is_ok(), "TSR is for S");
@@ -194,7 +201,7 @@ fn wfi() {
         (U, TW, false),
     ] {
         let mut rig = Rig::at(privilege);
-        rig.hart.csrs.mstatus = tw;
+        rig.hart.regs[slots::MSTATUS] = tw;
         assert_eq!(rig.call(helper::WFI, INSN_ARG).is_ok(), legal);
         assert_eq!(rig.hart.waiting(), legal);
     }
@@ -252,7 +259,7 @@ fn fences() {
             (M, TVM, true),
         ] {
             let mut rig = Rig::at(privilege);
-            rig.hart.csrs.mstatus = tvm;
+            rig.hart.regs[slots::MSTATUS] = tvm;
             let result = rig.call(helper::SFENCE, [insn, 0, 0]);
             assert_eq!(
                 result,

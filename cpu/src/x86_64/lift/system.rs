@@ -64,6 +64,7 @@ pub(super) fn lift(l: &mut Lifter, i: &Instruction) -> bool {
             }
         }
         M::Hlt => privileged_call(l, helper::HLT),
+        M::Pause if l.is(Mode::LONE) => {}
         M::Pause => act(l, helper::PAUSE, [None; 2], Size::B4, 0),
         M::Clts => privileged_call(l, helper::CLTS),
         // Nothing is cached that could be stale.
