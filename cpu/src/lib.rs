@@ -207,6 +207,10 @@ pub struct SpaceKey {
     pub root: u64,
     /// Privilege and its modifiers (RISC-V: effective privilege, SUM, MXR; PMP and menvcfg generation).
     pub modifiers: u64,
+    /// Physical address of the upper half of the root table, if translations of addresses with bit 63 set depend on
+    /// nothing else of the root, and lower addresses are hardly accessed so: such spaces may be shared while the
+    /// entries there are equal by value. Else 0. It follows from the others.
+    pub upper: u64,
 }
 
 /// One table entry that a walk read.

@@ -78,6 +78,10 @@ pub struct Space {
     filled: Box<[Vec<u16>]>,
     /// Whether anything was ever filled since the last clear.
     used: bool,
+    /// In a space that several roots share: the root that lower addresses are translated by, and the indices that they
+    /// may have filled.
+    low_root: u64,
+    low: Vec<u16>,
 }
 
 impl Space {
@@ -89,6 +93,8 @@ impl Space {
             granted: Vec::new(),
             filled: vec![Vec::new(); TLB_ENTRIES / GROUP].into_boxed_slice(),
             used: false,
+            low_root: 0,
+            low: Vec::new(),
         }
     }
 
@@ -141,6 +147,9 @@ impl Space {
                 frame: page,
             };
         }
+        if va >> 63 == 0 && self.key.modifiers & SHARED != 0 {
+            self.low.push(index as u16);
+        }
         if read {
             entry.read = tag(va);
         }
@@ -182,6 +191,23 @@ impl Space {
         }
     }
 
+    /// In a space that several roots share: lower addresses are translated by `root` from now on. Yields how many
+    /// translations were dropped.
+    pub fn set_low_root(&mut self, root: u64) -> usize {
+        if self.low_root == root {
+            return 0;
+        }
+        self.low_root = root;
+        let count = self.low.len();
+        for index in self.low.drain(..) {
+            let entry = &mut self.entries[usize::from(index)];
+            if (entry.read | entry.write) >> 63 == 0 {
+                (entry.read, entry.write) = (0, 0);
+            }
+        }
+        count
+    }
+
     /// Takes back every right to write.
     pub fn revoke_writes(&mut self) {
         for index in self.granted.drain(..) {
@@ -221,6 +247,7 @@ impl Space {
                 }
             }
             self.granted.clear();
+            self.low.clear();
             self.used = false;
         }
     }
@@ -228,8 +255,12 @@ impl Space {
     fn reset(&mut self, key: SpaceKey) {
         self.clear();
         self.key = key;
+        self.low_root = 0;
     }
 }
+
+/// In [`SpaceKey::modifiers`] of a space: it is shared by all roots with the same upper half, and `root` is their class.
+pub const SHARED: u64 = 1 << 63;
 
 /// What [`Lru`] keeps.
 pub trait Keyed {
@@ -280,6 +311,7 @@ pub struct Lru<T: Keyed> {
     time: u64,
     /// Where a key was found last.
     hints: Box<[u8; HINTS]>,
+    replaced: u64,
 }
 
 /// Hints of an [`Lru`].
@@ -294,6 +326,7 @@ impl<T: Keyed> Lru<T> {
             bound,
             time: 0,
             hints: Box::new([0; HINTS]),
+            replaced: 0,
         }
     }
 
@@ -331,7 +364,19 @@ impl<T: Keyed> Lru<T> {
         }
         self.items[oldest].0.rekey(key);
         self.items[oldest].1 = time;
+        self.replaced += 1;
         oldest
+    }
+
+    /// As [`Lru::select`] of the key that item `id` is known to have.
+    pub fn touch(&mut self, id: usize) {
+        self.time += 1;
+        self.items[id].1 = self.time;
+    }
+
+    /// How often an item got another key: as long as that stays the same, a key has the id that it had.
+    pub fn replaced(&self) -> u64 {
+        self.replaced
     }
 
     /// All items.
@@ -380,7 +425,10 @@ mod tests {
     #[test]
     fn the_least_recently_selected_gives_way_and_comes_back_empty() {
         let mut spaces = Lru::new(2);
-        let key = |root| SpaceKey { root, modifiers: 0 };
+        let key = |root| SpaceKey {
+            root,
+            ..SpaceKey::default()
+        };
         let a = spaces.select(key(1), Space::new);
         spaces[a].fill(0x1000, 0x1000, 1, true, false);
         let b = spaces.select(key(2), Space::new);

@@ -2,7 +2,7 @@
 //! watchpoints. The one place for all of them, whichever engine runs.
 
 use cpu::ir::{Rmw, Size, eval_rmw};
-use cpu::{Access, Cpu, Env, Here, Layout, Outcome, RegFile, Standing, Translation, Trap};
+use cpu::{Access, Cpu, Env, Here, Layout, Outcome, RegFile, SpaceKey, Standing, Translation, Trap};
 
 use crate::ram::PAGE;
 use crate::stops::Stop;
@@ -41,8 +41,9 @@ pub(crate) enum Place {
 pub(crate) fn part(cpu: &dyn Cpu, sys: &mut System, va: u64, len: u64, access: Access) -> Result<Part, Trap> {
     // A helper may have changed who accesses (x86: descriptor tables are read as the supervisor).
     let key = cpu.data_space();
+    reselect(cpu, sys);
     if sys.space_key != Some(key) {
-        sys.select_space(key);
+        sys.select_space(cpu, key);
     }
     let cached = sys
         .memory
@@ -68,6 +69,7 @@ pub(crate) fn part(cpu: &dyn Cpu, sys: &mut System, va: u64, len: u64, access: A
         cpu.accessed(va, len, access);
     }
     if let Some(page) = sys.memory.ram().page_of(found.addr) {
+        reselect(cpu, sys);
         let space = sys.space;
         sys.memory.fill_data(space, va, page, &found);
         return Ok(Part {
@@ -83,6 +85,14 @@ pub(crate) fn part(cpu: &dyn Cpu, sys: &mut System, va: u64, len: u64, access: A
             place: Place::Device { index, offset },
         }),
         None => Err(cpu.access_fault(va, access)),
+    }
+}
+
+/// After a walk or a write: bits that it set may have moved the root to another class.
+fn reselect(cpu: &dyn Cpu, sys: &mut System) {
+    if sys.memory.take_moved() {
+        sys.leave = true;
+        sys.select_space(cpu, cpu.data_space());
     }
 }
 
@@ -242,13 +252,15 @@ pub(crate) fn store(cpu: &dyn Cpu, sys: &mut System, va: u64, size: Size, value:
 
 /// After a guarded write the page may have lost its guards: let the next write be fast.
 pub(crate) fn regrant(cpu: &dyn Cpu, sys: &mut System, va: u64, addr: u64) {
-    let space = sys.space;
+    reselect(cpu, sys);
     if let Some(page) = sys.memory.ram().page_of(addr)
         && sys.memory.guards(page).is_empty()
-        && !sys.memory.grant(space, va, page)
+        && !sys.memory.grant(sys.space, va, page)
         && let Ok(found) = walk(cpu, sys, va, Access::Write)
         && found.addr == addr
     {
+        reselect(cpu, sys);
+        let space = sys.space;
         sys.memory.fill_data(space, va, page, &found);
     }
 }
@@ -321,10 +333,23 @@ impl Running<'_> {
         (self.select(&standing), standing.mode)
     }
 
+    /// As the hart stands. A shared code space serves the upper half, the root's own the lower one: code comes from one to
+    /// the other by way of the loop alone, so the pc slot knows the half even where it isn't set at a block's end. (Where a
+    /// change of mode leaves it wrong, what follows isn't found in that jump cache, and the loop asks anew.)
     fn select(&mut self, standing: &Standing) -> usize {
         let align = self.layout.pc_align;
-        self.sys.select_space(standing.data);
-        let code = self.sys.memory.code_space(standing.fetch, standing.mode, align);
+        self.sys.memory.take_moved();
+        let fetch = match self.cpu.pc() >> 63 {
+            0 => SpaceKey {
+                upper: 0,
+                ..standing.fetch
+            },
+            _ => standing.fetch,
+        };
+        let wanted = (standing.data, fetch, standing.mode);
+        let (data, code) = self.sys.memory.spaces(self.cpu, wanted, align);
+        self.sys.space = data;
+        self.sys.space_key = Some(standing.data);
         let regs = self.cpu.regs_mut();
         jit::tlb::set_data(regs, self.sys.memory.data(self.sys.space));
         jit::tlb::set_jumps(regs, self.sys.memory.code(code));

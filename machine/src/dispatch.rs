@@ -303,8 +303,9 @@ fn fetch_page(run: &mut Running, code: usize, pc: u64) -> Result<(u64, bool), Tr
     let denied = !found.cacheable && run.cpu.protects(found.addr, 2, Access::Fetch);
     match page {
         Some(page) if !denied => {
-            run.sys.memory.fill_fetch(code, pc, page, &found);
-            Ok((page, found.cacheable))
+            // If bits that the walk set moved the root to another class, it isn't this space's any more.
+            let cached = !run.sys.memory.take_moved() && run.sys.memory.fill_fetch(code, pc, page, &found);
+            Ok((page, cached))
         }
         _ => Err(run.cpu.access_fault(pc, Access::Fetch)),
     }

@@ -26,6 +26,7 @@ mod dispatch;
 mod doors;
 pub mod engine;
 mod error;
+mod halves;
 pub mod history;
 pub mod host;
 #[allow(clippy::module_inception)] // The crate and its main type have the name of what they are.

@@ -7,6 +7,7 @@
 //! - `CLEAN`: lists the page as written since the last snapshot, once, and copies it for that one if that wasn't done;
 //! - `CODE`: throws away the code of the page if the store touches bytes that it was translated from;
 //! - `TABLE`: drops the translations whose walk read the entry that changes;
+//! - `ROOT`: has the root table be of no class any more, if the store touches its upper half (`halves.rs`);
 //! - `WATCH`: is checked by the caller beforehand ([`Memory::watched`]), which knows the access.
 //!
 //! Setting a guard takes back the right to write. A page knows its one write-cacher, or that there are
@@ -19,10 +20,11 @@ use std::collections::BTreeMap;
 
 use bitflags::bitflags;
 use cpu::ir::Size;
-use cpu::{Cpu, PhysMem, SpaceKey, TableChange, Translation};
-use jit::tlb::{CodeSpace, Lru, Space};
+use cpu::{Access, Cpu, PhysMem, SpaceKey, TableChange, Translation};
+use jit::tlb::{CodeSpace, Lru, SHARED, Space};
 
 use crate::behind::{Copying, Waiting};
+use crate::halves::{BYTES, Halves, Stored};
 use crate::ram::{PAGE, Ram};
 use crate::tables::{Tables, User, Users};
 
@@ -40,6 +42,8 @@ bitflags! {
         const WATCH = 8;
         /// The `tohost` word is on it, to which each store must be seen.
         const HTIF = 16;
+        /// It is a root table that is of a class (`halves.rs`).
+        const ROOT = 32;
     }
 }
 
@@ -82,6 +86,18 @@ fn bits(first: u64, last: u64) -> impl Iterator<Item = (usize, u64)> {
     })
 }
 
+/// Which spaces serve a hart as it stands. It holds while neither has another key and no root another class.
+#[derive(Clone, Copy, Default)]
+struct Chosen {
+    data: SpaceKey,
+    fetch: SpaceKey,
+    mode: u64,
+    ids: Option<(usize, usize)>,
+}
+
+/// Choices that are remembered.
+const CHOSEN: usize = 32;
+
 /// Memory. See the module's documentation.
 pub struct Memory {
     ram: Ram,
@@ -97,6 +113,12 @@ pub struct Memory {
     /// Of each page with granules, which of its bytes.
     code_bytes: BTreeMap<u64, Box<[u64; 64]>>,
     tables: Tables,
+    halves: Halves,
+    /// A root changed its class since the last [`Memory::take_moved`]: spaces must be selected anew.
+    moved: bool,
+    chosen: [Chosen; CHOSEN],
+    /// How often these were forgotten.
+    forgotten: u64,
     data: Lru<Space>,
     code: Lru<CodeSpace>,
     watches: Vec<Watch>,
@@ -124,6 +146,10 @@ impl Memory {
             granules: vec![0; pages],
             code_bytes: BTreeMap::new(),
             tables: Tables::new(),
+            halves: Halves::new(),
+            moved: false,
+            chosen: [Chosen::default(); CHOSEN],
+            forgotten: 0,
             data: Lru::new(SPACES),
             code: Lru::new(SPACES),
             watches: Vec::new(),
@@ -139,9 +165,119 @@ impl Memory {
         &self.ram
     }
 
+    /// The data space of `data` and the code space of `fetch` and a block mode.
+    pub fn spaces(
+        &mut self,
+        cpu: &dyn Cpu,
+        (data, fetch, mode): (SpaceKey, SpaceKey, u64),
+        align: u8,
+    ) -> (usize, usize) {
+        let spread = data.root ^ data.modifiers.rotate_left(40) ^ mode.rotate_left(20);
+        let at = (spread.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59) as usize % CHOSEN;
+        let chosen = self.chosen[at];
+        if let Some((d, c)) = chosen.ids
+            && (chosen.data, chosen.fetch, chosen.mode) == (data, fetch, mode)
+        {
+            self.data.touch(d);
+            self.code.touch(c);
+            if data.upper == 0 || !self.set_low_root(d, data.root) {
+                return (d, c);
+            }
+        }
+        let (before, forgotten) = ((self.data.replaced(), self.code.replaced()), self.forgotten);
+        let ids = (
+            self.data_space(cpu, data),
+            self.code_space(cpu, fetch, mode, align),
+        );
+        if (self.data.replaced(), self.code.replaced()) != before {
+            self.forget_chosen();
+        } else if self.forgotten == forgotten {
+            self.chosen[at] = Chosen {
+                data,
+                fetch,
+                mode,
+                ids: Some(ids),
+            };
+        }
+        ids
+    }
+
+    fn forget_chosen(&mut self) {
+        self.chosen = [Chosen::default(); CHOSEN];
+        self.forgotten += 1;
+    }
+
     /// The data space of `key`.
-    pub fn data_space(&mut self, key: SpaceKey) -> usize {
-        self.data.select(key, Space::new)
+    pub fn data_space(&mut self, cpu: &dyn Cpu, key: SpaceKey) -> usize {
+        let found = self.shared(cpu, key);
+        let id = self.data.select(found, Space::new);
+        if !self.set_low_root(id, key.root) {
+            return id;
+        }
+        let own = SpaceKey { upper: 0, ..key };
+        self.data.select(own, Space::new)
+    }
+
+    /// Lower addresses of a shared space are translated by `root` from now on. True if its class was given up over that.
+    fn set_low_root(&mut self, id: usize, root: u64) -> bool {
+        let key = self.data[id].key();
+        if key.modifiers & SHARED == 0 {
+            return false;
+        }
+        let ended = match self.data[id].set_low_root(root) {
+            0 => Vec::new(),
+            lost => self.halves.lose(key.root, lost),
+        };
+        let given_up = !ended.is_empty();
+        self.end_roots(ended);
+        given_up
+    }
+
+    /// The key of the space that serves `key`: with the class of the root instead of the root, where several share one.
+    fn shared(&mut self, cpu: &dyn Cpu, key: SpaceKey) -> SpaceKey {
+        let own = SpaceKey { upper: 0, ..key };
+        if key.upper == 0 {
+            return own;
+        }
+        let class = match self.halves.known(key.upper) {
+            Some(class) => Some(class),
+            None => self.join(cpu, key.upper),
+        };
+        class.map_or(own, |class| SpaceKey {
+            root: class,
+            modifiers: key.modifiers | SHARED,
+            upper: 0,
+        })
+    }
+
+    fn join(&mut self, cpu: &dyn Cpu, upper: u64) -> Option<u64> {
+        let page = self.ram.page_of(upper)?;
+        // A walk reads and writes entries under the protection of where they are, which is no part of the key.
+        let denied = |access| cpu.protects(upper, BYTES, access);
+        if denied(Access::Read) || denied(Access::Write) {
+            return None;
+        }
+        let (class, ended) = self.halves.join(&self.ram, page, upper);
+        self.end_roots(ended);
+        if class.is_some() {
+            self.guard(page, Guards::ROOT);
+        }
+        class
+    }
+
+    /// Root tables are of no class any more.
+    fn end_roots(&mut self, pages: Vec<u64>) {
+        if !pages.is_empty() {
+            self.forget_chosen();
+        }
+        for page in pages {
+            self.guards[page as usize].remove(Guards::ROOT);
+        }
+    }
+
+    /// Takes the wish that spaces are selected anew.
+    pub fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.moved)
     }
 
     /// A data space.
@@ -150,7 +286,8 @@ impl Memory {
     }
 
     /// The code space of a fetch key and a block mode.
-    pub fn code_space(&mut self, key: SpaceKey, mode: u64, align: u8) -> usize {
+    pub fn code_space(&mut self, cpu: &dyn Cpu, key: SpaceKey, mode: u64, align: u8) -> usize {
+        let key = self.shared(cpu, key);
         self.code
             .select((key, mode), |(key, mode)| CodeSpace::new(key, mode, align))
     }
@@ -203,7 +340,8 @@ impl Memory {
         if !translation.cacheable || guards.contains(Guards::WATCH) {
             return;
         }
-        self.use_tables(false, space, va, translation);
+        let shared = self.data[space].key().modifiers & SHARED != 0;
+        self.use_tables(false, shared, space, va, translation);
         let writable = translation.write && !self.ram.is_rom(page);
         let write = writable && self.guards[page as usize].is_empty();
         let host = self.ram.host(page);
@@ -245,16 +383,25 @@ impl Memory {
         };
     }
 
-    /// Remembers a fetch translation.
-    pub fn fill_fetch(&mut self, space: usize, va: u64, page: u64, translation: &Translation) {
+    /// Remembers a fetch translation, if it may be.
+    pub fn fill_fetch(&mut self, space: usize, va: u64, page: u64, translation: &Translation) -> bool {
         if translation.cacheable {
-            self.use_tables(true, space, va, translation);
+            let shared = self.code[space].key().0.modifiers & SHARED != 0;
+            // Of a shared code space the upper half alone is the roots' common one.
+            if shared && va >> 63 == 0 {
+                return false;
+            }
+            self.use_tables(true, shared, space, va, translation);
             self.code[space].set_page(va, page);
         }
+        translation.cacheable
     }
 
-    fn use_tables(&mut self, code: bool, space: usize, va: u64, translation: &Translation) {
-        for step in translation.path.iter().take_while(|s| s.shift != 0) {
+    /// Notes who depends on the tables. A `shared` space depends on no root's upper half: that it is the same in all roots
+    /// that share the space is what the guard `ROOT` is for.
+    fn use_tables(&mut self, code: bool, shared: bool, space: usize, va: u64, translation: &Translation) {
+        let skip = usize::from(shared && va >> 63 != 0);
+        for step in translation.path.iter().take_while(|s| s.shift != 0).skip(skip) {
             let Some(page) = self.ram.page_of(step.entry) else {
                 continue;
             };
@@ -383,6 +530,15 @@ impl Memory {
             self.dirty.push(page as u32);
             self.touched[page as usize / 64] |= 1 << (page % 64);
         }
+        if guards.contains(Guards::ROOT) {
+            let last = (addr + len - 1).min(self.ram.address_of(page) + PAGE - 1) % PAGE;
+            if self.halves.stored(page, last) == Stored::Ended {
+                self.guards[page as usize].remove(Guards::ROOT);
+                self.forget_chosen();
+                self.moved = true;
+                self.leave = true;
+            }
+        }
         if guards.contains(Guards::CODE) {
             let start = addr.max(self.ram.address_of(page)) % PAGE;
             let end = (addr + len - 1).min(self.ram.address_of(page) + PAGE - 1) % PAGE;
@@ -501,6 +657,10 @@ impl Memory {
         for page in self.tables.clear() {
             self.guards[page as usize].remove(Guards::TABLE);
         }
+        let roots = self.halves.clear();
+        self.end_roots(roots);
+        self.forget_chosen();
+        self.moved = true;
         self.leave = true;
     }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cpu::{SpaceKey, Trap};
+use cpu::{Cpu, SpaceKey, Trap};
 use devices::{BLOCK_SIZE, Device, DiskError, DmaError, HartPin, Power};
 use icount::{Clock, Door, DoorError, Effect, Icount, VirtualTime};
 
@@ -156,8 +156,8 @@ impl System {
     }
 
     /// Makes the data space of `key` the one that accesses go through.
-    pub fn select_space(&mut self, key: SpaceKey) {
-        self.space = self.memory.data_space(key);
+    pub fn select_space(&mut self, cpu: &dyn Cpu, key: SpaceKey) {
+        self.space = self.memory.data_space(cpu, key);
         self.space_key = Some(key);
     }
 

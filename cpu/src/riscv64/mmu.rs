@@ -265,9 +265,13 @@ impl Hart {
             _ if privilege == U => self.mstatus() & MXR,
             _ => self.mstatus() & (SUM | MXR),
         };
+        // With SUM a supervisor is about to access the user's memory. With MPRV the PMP judges data as another's.
+        let shared = root != 0 && privilege == S && self.mstatus() & MPRV == 0 && flags & SUM == 0;
+        let upper = ((root & SATP_PPN) << 12) + 0x800;
         SpaceKey {
             root,
             modifiers: flags | privilege as u64,
+            upper: if shared { upper } else { 0 },
         }
     }
 }

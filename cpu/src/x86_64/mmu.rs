@@ -334,6 +334,7 @@ impl Hart {
             return SpaceKey {
                 root: 0,
                 modifiers: common,
+                upper: 0,
             };
         }
         let root = match paging {
@@ -352,7 +353,17 @@ impl Hart {
             | who
             | bit(core.efer & EFER_NXE != 0, 6)
             | bit(core.cr4 & CR4_PSE != 0, 7);
-        SpaceKey { root, modifiers }
+        // Without SMEP or SMAP a supervisor may run or use what is the user's.
+        let apart = match access {
+            Access::Fetch => core.cr4 & CR4_SMEP != 0,
+            Access::Read | Access::Write => self.smap(),
+        };
+        let shared = paging == Paging::Long && !user && apart && core.pins.a20;
+        SpaceKey {
+            root,
+            modifiers,
+            upper: if shared { root + 0x800 } else { 0 },
+        }
     }
 
     /// Judges the page-directory-pointer entries that CR3 names: those of PAE paging, or `None` where one has
