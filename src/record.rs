@@ -96,6 +96,8 @@ impl RecordingArguments {
         RecordOptions {
             grid,
             recorder: RecorderOptions {
+                // More would only take turns with the guest.
+                workers: 1,
                 durable: self.fsync,
                 pack_bytes: retention.pack_bytes().unwrap_or(defaults.pack_bytes),
                 ..defaults
