@@ -65,7 +65,7 @@ macro_rules! context_without_board {
         fn more_steps(&mut self, _: u64) {
             unreachable!("no bulk steps")
         }
-        fn copy(&mut self, _: &mut dyn $crate::Cpu, _: u64, _: u64, _: u64, _: $crate::ir::Size) -> bool {
+        fn copy(&mut self, _: &mut dyn $crate::Cpu, _: [u64; 3], _: $crate::ir::Size, _: bool) -> bool {
             false
         }
         fn fill(&mut self, _: &mut dyn $crate::Cpu, _: u64, _: u64, _: $crate::ir::Size, _: u64) -> bool {
@@ -298,10 +298,11 @@ pub trait Context {
     /// The helper makes `steps` steps more than the one that it is: at most [`Context::steps_left`] - 1, with nothing
     /// observable between them but memory.
     fn more_steps(&mut self, steps: u64);
-    /// Copies `len` bytes forward, in elements of `size`, as that many steps would: both ranges within a page.
+    /// Copies `len` bytes, in elements of `size`, as that many steps would, forward or (`down`) from the last element to the
+    /// first: both ranges within a page. The addresses are those of the first bytes: target, source.
     /// `false`, and nothing is done, where it must be made one by one (devices, watchpoints, faults to come,
     /// overlap that a block copy would get wrong).
-    fn copy(&mut self, cpu: &mut dyn Cpu, to: u64, from: u64, len: u64, size: Size) -> bool;
+    fn copy(&mut self, cpu: &mut dyn Cpu, to_from_len: [u64; 3], size: Size, down: bool) -> bool;
     /// Stores `count` times the low bytes of `value` from `to` on, within a page; as [`Context::copy`].
     fn fill(&mut self, cpu: &mut dyn Cpu, to: u64, count: u64, size: Size, value: u64) -> bool;
 }

@@ -152,20 +152,22 @@ impl Context for System {
         self.leave = true;
     }
 
-    fn copy(&mut self, cpu: &mut dyn Cpu, to: u64, from: u64, len: u64, size: Size) -> bool {
+    fn copy(&mut self, cpu: &mut dyn Cpu, [to, from, len]: [u64; 3], size: Size, down: bool) -> bool {
         let (Ok(source), Ok(target)) = (
             part(cpu, self, from, len, Access::Read),
             part(cpu, self, to, len, Access::Write),
         ) else {
             return false;
         };
-        // Elements written before they are read: a pattern that spreads, unless it is read before it is written.
-        let behind = target.addr.wrapping_sub(source.addr);
-        if !self.is_plain(source) || !self.is_plain(target) || (1..len).contains(&behind) {
+        // How far the target lies ahead in the direction of the copy. By less than all: elements are written before they
+        // are read, a pattern that spreads.
+        let above = target.addr.wrapping_sub(source.addr);
+        let ahead = if down { above.wrapping_neg() } else { above };
+        if !self.is_plain(source) || !self.is_plain(target) || (1..len).contains(&ahead) {
             return false;
         }
-        // Forward with the target below the source, by less than an element: each read sees what was written.
-        if (1..size.bytes()).contains(&source.addr.wrapping_sub(target.addr)) {
+        // Behind by less than an element: each read sees what was written.
+        if (1..size.bytes()).contains(&ahead.wrapping_neg()) {
             return false;
         }
         let mut bytes = [0; PAGE as usize];

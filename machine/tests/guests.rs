@@ -8,6 +8,9 @@ use icount::{Display, Door, DoorError, Effect, End, Icount, Idle, Input, LogPosi
 use machine::{Config, FirstStep, HartStart, Machine, Stopped, Stops};
 use machine::{Engine, EngineKind};
 
+#[path = "guests/strings.rs"]
+mod strings;
+
 /// A live door without a host: shows the console to the test, types nothing.
 #[derive(Clone, Default)]
 struct Quiet(Arc<Mutex<Vec<u8>>>);

@@ -240,7 +240,7 @@ impl Context for Machine {
 
     fn more_steps(&mut self, _: u64) {}
 
-    fn copy(&mut self, _: &mut dyn Cpu, _: u64, _: u64, _: u64, _: Size) -> bool {
+    fn copy(&mut self, _: &mut dyn Cpu, _: [u64; 3], _: Size, _: bool) -> bool {
         false
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Every iteration is a step of its own that leaves all registers as the architecture says, so that it can be
 //! interrupted and observed between any two. `rep movs` and `rep stos` in RAM are made many at once where nothing can
-//! be seen between them: within a page, forward, and as far as the budget goes.
+//! be seen between them: within a page, in either direction, and as far as the budget goes.
 
 use super::hart::Hart;
 use super::helper::Form;
@@ -210,7 +210,12 @@ impl Run {
 
     /// The linear address of `len` bytes at a pointer.
     fn address(&self, p: &Hart, slot: Slot, len: u64) -> Result<u64, Trap> {
-        let offset = p.regs()[slot] & self.form.address.mask();
+        self.address_below(p, slot, 0, len)
+    }
+
+    /// The linear address of `len` bytes from `below` bytes below a pointer on.
+    fn address_below(&self, p: &Hart, slot: Slot, below: u64, len: u64) -> Result<u64, Trap> {
+        let offset = (p.regs()[slot] & self.form.address.mask()).wrapping_sub(below);
         let (segment, write) = if slot == RSI {
             (self.form.segment, false)
         } else {
@@ -307,33 +312,40 @@ impl Run {
     /// As many elements at once as nothing can be seen between; `None` if that is at most one.
     fn many(&self, p: &mut Hart, cx: &mut dyn Context, count: u64) -> Option<u64> {
         let len = self.size.bytes();
-        if self.form.single || self.step != len || self.mode.contains(Mode::ALIGNMENT) {
+        if self.form.single || self.mode.contains(Mode::ALIGNMENT) {
             return None;
         }
+        let down = self.step != len;
         let mut made = count.min(cx.steps_left());
         for slot in [RSI, RDI] {
             if self.moves(slot) {
                 let offset = p.regs()[slot] & self.form.address.mask();
                 let addr = self.address(p, slot, len).ok()?;
-                made = made.min((4096 - addr % 4096) / len);
+                let in_page = (4096 - addr % 4096) / len;
                 // Before the pointer wraps.
-                made = made.min((self.form.address.mask() - offset) / len);
+                let (here, room) = match down {
+                    false => (in_page, (self.form.address.mask() - offset) / len),
+                    true if in_page == 0 => (0, 0),
+                    true => (addr % 4096 / len + 1, offset / len),
+                };
+                made = made.min(here).min(room);
             }
         }
         if made < 2 {
             return None;
         }
         let bytes = made * len;
+        let below = if down { bytes - len } else { 0 };
         let done = match self.form.op {
             StringOp::Movs => {
                 let (from, to) = (
-                    self.address(p, RSI, bytes).ok()?,
-                    self.address(p, RDI, bytes).ok()?,
+                    self.address_below(p, RSI, below, bytes).ok()?,
+                    self.address_below(p, RDI, below, bytes).ok()?,
                 );
-                cx.copy(p, to, from, bytes, self.size)
+                cx.copy(p, [to, from, bytes], self.size, down)
             }
             StringOp::Stos => {
-                let to = self.address(p, RDI, bytes).ok()?;
+                let to = self.address_below(p, RDI, below, bytes).ok()?;
                 let v = p.regs()[RAX] & self.size.mask();
                 cx.fill(p, to, made, self.size, v)
             }

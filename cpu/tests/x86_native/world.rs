@@ -312,7 +312,7 @@ impl Context for Ram<'_> {
     }
     fn more_steps(&mut self, _: u64) {}
     /// In 64-bit mode as the machine would: elements one by one would give the same.
-    fn copy(&mut self, _: &mut dyn Cpu, to: u64, from: u64, len: u64, _: Size) -> bool {
+    fn copy(&mut self, _: &mut dyn Cpu, [to, from, len]: [u64; 3], _: Size, _: bool) -> bool {
         if to.abs_diff(from) < len {
             return false;
         }
