@@ -196,7 +196,10 @@ fn step<E: Env + ?Sized>(
             }
             0
         }
-        Op::Pure { function, args } => (layout.pure[usize::from(function)])(args.map(|v| v.map_or(0, value))),
+        Op::PureUnless { known, value: v, .. } if value(known) != 0 => value(v),
+        Op::Pure { function, args } | Op::PureUnless { function, args, .. } => {
+            (layout.pure[usize::from(function)])(args.map(|v| v.map_or(0, value)))
+        }
         Op::LoadF { fmt, addr, offset } => return env.load(here, address(addr, offset), size_of(fmt)),
         Op::StoreF {
             fmt,

@@ -393,6 +393,17 @@ pub enum Op {
         /// Arguments (I).
         args: [Option<Val>; 4],
     },
+    /// I: `value` if `known` isn't zero, else as [`Op::Pure`], which isn't called otherwise.
+    PureUnless {
+        /// Whether the value is known (I).
+        known: Val,
+        /// It (I).
+        value: Val,
+        /// Number, private to the guest.
+        function: u16,
+        /// Arguments (I).
+        args: [Option<Val>; 4],
+    },
     /// F: the content of a slot.
     GetF(Slot),
     /// Stores an F value into a slot.

@@ -38,6 +38,7 @@ impl Op {
             | Op::FClass(..)
             | Op::FToInt(..)
             | Op::Pure { .. }
+            | Op::PureUnless { .. }
             | Op::VExtract(..)
             | Op::VMask(..)
             | Op::VIsZero(_)
@@ -123,6 +124,13 @@ impl Op {
             | Op::LoadV { addr, .. }
             | Op::Check { addr, .. } => f(addr, Class::I),
             Op::TrapIf { cond, .. } => f(cond, Class::I),
+            Op::PureUnless {
+                known, value, args, ..
+            } => [Some(known), Some(value)]
+                .into_iter()
+                .chain(args)
+                .flatten()
+                .for_each(|v| f(v, Class::I)),
             Op::Pure { args, .. } => args.into_iter().flatten().for_each(|v| f(v, Class::I)),
             Op::Store { addr, value, .. } | Op::Rmw { addr, value, .. } => {
                 f(addr, Class::I);

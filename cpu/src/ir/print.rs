@@ -78,7 +78,10 @@ impl fmt::Display for Op {
                 write!(f, "check.{what} [{addr}{}], {len}", Offset(*offset))
             }
             Op::TrapIf { cond, cause, value } => write!(f, "trapif {cond}, {cause:#x}, {value:#x}"),
-            Op::Pure { function, args } => {
+            Op::Pure { function, args } | Op::PureUnless { function, args, .. } => {
+                if let Op::PureUnless { known, value, .. } = self {
+                    write!(f, "if {known} {value} else ")?;
+                }
                 write!(f, "pure {function}(")?;
                 for (i, v) in args.iter().flatten().enumerate() {
                     write!(f, "{}{v}", if i > 0 { ", " } else { "" })?;

@@ -414,6 +414,69 @@ impl Generator {
         let dst = self.dest(&[]);
         // What has no place but a register gets one before anything is pushed.
         let places = args.map(|v| v.map_or(Operand::Imm(0), |v| self.place_to_push(v.0)));
+        self.call_pure(function, places, dst);
+        self.define(dst);
+    }
+
+    /// The same in the cold part, where the value isn't known; if there are registers for that.
+    pub(super) fn pure_unless(&mut self, (known, value): (u16, u16), function: u16, args: [Option<Val>; 4]) {
+        assert!(usize::from(function) < self.layout.pure.len(), "no such function");
+        let wants_reg = |v: &Val| {
+            let small = self
+                .constant(v.0)
+                .is_some_and(|c| i32::try_from(c as i64).is_ok());
+            !small && self.memory(v.0).is_none()
+        };
+        // The result, the value and whether it is known have three of the four.
+        if args.iter().flatten().filter(|v| wants_reg(v)).count() > 1 {
+            return self.pure_and_select((known, value), function, args);
+        }
+        let dst = self.dest(&[]);
+        self.pin(dst);
+        let value = self.reg(value);
+        self.pin(value);
+        let known = self.reg(known);
+        self.pin(known);
+        let places = args.map(|v| match v {
+            None => Operand::Imm(0),
+            Some(v) => match self.memory(v.0) {
+                Some(m) if self.constant(v.0).is_none() => Operand::Mem(m),
+                _ => self.place_to_push(v.0),
+            },
+        });
+        self.a().test(true, known, known);
+        let unknown = self.jcc(Cc::E);
+        self.a().mov(true, dst, value);
+        self.aside(&[unknown], |g| {
+            g.call_pure(function, places, dst);
+            Ends::GoesOn
+        });
+        self.define(dst);
+    }
+
+    /// The function is called in every case.
+    fn pure_and_select(&mut self, (known, value): (u16, u16), function: u16, args: [Option<Val>; 4]) {
+        // No home, which may hold what is wanted yet.
+        let dst = self.temp();
+        let places = args.map(|v| v.map_or(Operand::Imm(0), |v| self.place_to_push(v.0)));
+        self.call_pure(function, places, dst);
+        for place in places {
+            if let Operand::Reg(r) = place {
+                self.unpin(r);
+            }
+        }
+        self.pin(dst);
+        let value = self.reg(value);
+        self.pin(value);
+        let known = self.reg(known);
+        self.a().test(true, known, known);
+        let unknown = self.jcc(Cc::E);
+        self.a().mov(true, dst, value);
+        self.bind_here(unknown);
+        self.define(dst);
+    }
+
+    fn call_pure(&mut self, function: u16, places: [Operand; 4], dst: Reg) {
         let vectors = self.vectors_alive();
         for (pushed, place) in places.into_iter().enumerate() {
             self.push_operand(match place {
@@ -426,7 +489,6 @@ impl Generator {
         let thunk = self.thunks.pure[usize::from(vectors)];
         self.call(thunk);
         self.a().pop_reg(dst);
-        self.define(dst);
     }
 
     /// Where a value is, for a push.

@@ -506,6 +506,12 @@ impl Generator {
             | Op::Call { .. } => self.access(block, op),
             Op::TrapIf { cond, cause, value } => self.trap_if(block, cond.0, cause, value),
             Op::Pure { function, args } => self.pure(function, args),
+            Op::PureUnless {
+                known,
+                value,
+                function,
+                args,
+            } => self.pure_unless((known.0, value.0), function, args),
             Op::FromBits(_)
             | Op::ToBits(..)
             | Op::FBin(..)

@@ -102,6 +102,12 @@ pub(crate) fn map_operands(op: &mut Op, mut f: impl FnMut(Val) -> Val) {
         | Op::Check { addr: v, .. }
         | Op::TrapIf { cond: v, .. }
         | Op::LoadF { addr: v, .. } => *v = f(*v),
+        Op::PureUnless {
+            known, value, args, ..
+        } => {
+            (*known, *value) = (f(*known), f(*value));
+            args.iter_mut().flatten().for_each(|v| *v = f(*v));
+        }
         Op::Pure { args, .. } => args.iter_mut().flatten().for_each(|v| *v = f(*v)),
         Op::VPair(a, b)
         | Op::VBin(_, a, b)
@@ -170,6 +176,7 @@ pub(crate) fn is_pure(op: &Op) -> bool {
         | Op::ToBits(..)
         | Op::FClass(..)
         | Op::Pure { .. }
+        | Op::PureUnless { .. }
         | Op::FUn(FUn::Neg | FUn::Abs | FUn::Unbox | FUn::Box, ..) => true,
         // They raise flags.
         Op::VFBin(..) | Op::VFSqrt(..) | Op::VFCmp(..) | Op::VConvert(..) => false,

@@ -274,6 +274,25 @@ impl Builder<'_> {
                 let (c, a, b) = (self.int(), self.int(), self.int());
                 self.new_int(Op::Select(c, a, b));
             }
+            _ if self.rng.below(4) == 0 => {
+                // As lifters have it: numbers, and no more values than registers.
+                let small = self.new_int(Op::Const(6));
+                let args = [Some(small), Some(self.int()), Some(self.int()), None];
+                let (known, value) = (self.int(), self.int());
+                // As often known as not.
+                let zero = self.new_int(Op::Const(0));
+                let known = self.new_int(Op::Cmp(Cond::LtS, Width::W64, known, zero));
+                let op = match self.rng.below(3) {
+                    0 => Op::Pure { function: 0, args },
+                    _ => Op::PureUnless {
+                        known,
+                        value,
+                        function: 0,
+                        args,
+                    },
+                };
+                self.new_int(op);
+            }
             _ => self.float_op(),
         }
     }

@@ -13,7 +13,7 @@ pub static LAYOUT: Layout = Layout {
     fp_flags: 0b11_1101,
     fp_control: 0,
     float: FloatRules::Canonical,
-    pure: &[],
+    pure: &[|[a, b, c, d]| a.rotate_left(7) ^ b.wrapping_mul(3) ^ c.rotate_left(31) ^ !d],
     hot: &[
         Slot(3),
         Slot(7),

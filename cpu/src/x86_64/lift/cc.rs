@@ -180,7 +180,19 @@ impl Lifter {
                 return self.of_result(even, op, dst, src);
             }
             let number = self.constant(even.into());
-            let v = self.pure(pure::COND, [number, op, dst, src]);
+            let v = match self.of_difference(even, op, dst, src) {
+                // The commonest by far: `cmp`, and two jumps that look at it.
+                Some((known, value)) => {
+                    let args = [number, op, dst, src].map(Some);
+                    self.op(crate::ir::Op::PureUnless {
+                        known,
+                        value,
+                        function: pure::COND,
+                        args,
+                    })
+                }
+                None => self.pure(pure::COND, [number, op, dst, src]),
+            };
             let zero = self.constant(0);
             Test::Cmp(Cond::Ne, Width::W32, v, zero)
         });
@@ -194,14 +206,40 @@ impl Lifter {
         if number & 1 != 0 { test.inverted() } else { test }
     }
 
-    /// ZF or SF by the CC slots.
-    fn of_result(&mut self, number: u8, op: Val, dst: Val, src: Val) -> Test {
-        // The result at the upper end of a word: shifted by 64 less its bits, and a count is taken modulo 64.
+    /// Whether the flags are those of a subtraction, and what a condition is then.
+    fn of_difference(&mut self, even: u8, op: Val, dst: Val, src: Val) -> Option<(Val, Val)> {
+        let (cond, swapped) = match even {
+            condition::B => (Cond::LtU, false),
+            condition::BE => (Cond::GeU, true),
+            condition::L => (Cond::LtS, false),
+            condition::LE => (Cond::GeS, true),
+            _ => return None,
+        };
+        let unused = self.unused_bits(op);
+        let r = self.bin(Bin::Shl, Width::W64, dst, unused);
+        let s = self.bin(Bin::Shl, Width::W64, src, unused);
+        let a = self.bin(Bin::Add, Width::W64, r, s);
+        let (x, y) = if swapped { (s, a) } else { (a, s) };
+        let value = self.cmp(cond, Width::W64, x, y);
+        let kind = self.and(op, 0xff);
+        let sub = self.constant(Kind::Sub as u64);
+        Some((self.cmp(Cond::Eq, Width::W64, kind, sub), value))
+    }
+
+    /// 64 less the bits of the operands. (A count is taken modulo 64.)
+    fn unused_bits(&mut self, op: Val) -> Val {
         let size = self.shr(op, 8);
         let byte = self.constant(8);
         let bits = self.bin(Bin::Shl, Width::W64, byte, size);
         let zero = self.constant(0);
-        let unused = self.bin(Bin::Sub, Width::W64, zero, bits);
+        self.bin(Bin::Sub, Width::W64, zero, bits)
+    }
+
+    /// ZF or SF by the CC slots.
+    fn of_result(&mut self, number: u8, op: Val, dst: Val, src: Val) -> Test {
+        // The result at the upper end of a word.
+        let unused = self.unused_bits(op);
+        let zero = self.constant(0);
         let result = self.bin(Bin::Shl, Width::W64, dst, unused);
         // The flag itself, where flags are what the slots hold.
         let kind = self.and(op, 0xff);
