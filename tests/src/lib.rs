@@ -5,6 +5,7 @@
 //!   ways.rs      ways to run through positions                debian.rs  Debian's kernel as a subject
 //!   recorded.rs  recordings of subjects, seeks in them        load.rs    a host that is busy
 //!   semihosting.rs  a guest that asks a host        faults.rs  recordings to which something happens
+//!   fuzz/        what hostile bytes are fed to
 //! ```
 //!
 //! The tests are in `tests/whole`; what takes longer than CI allows is `--bin campaign`. docs/testing.md
@@ -16,6 +17,7 @@
 pub mod debian;
 pub mod echo;
 pub mod faults;
+pub mod fuzz;
 pub mod load;
 pub mod recorded;
 pub mod semihosting;

@@ -8,6 +8,7 @@ mod battery;
 mod debian;
 mod determinism;
 mod faults;
+mod fuzz;
 mod killed;
 mod network;
 mod semihosting;
