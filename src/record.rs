@@ -122,15 +122,15 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     let door = session.door(&prepared)?;
     let (config, folder) = (&prepared.config, &arguments.output);
     let options = arguments.recording.options(prepared.origin);
-    let engine = arguments.run.engine;
+    let engine = &arguments.run.engine;
     let (history, led) = if arguments.run.check {
-        let record = |images, door| History::record(folder, config, images, door, engine.engine(), options);
+        let record = |images, door| History::record(folder, config, images, door, engine.measured(), options);
         let mut checked = Checked::with(config, prepared.images, door, engine.both(), record)?;
         let led = session.lead(&mut checked);
         (checked.into_lead(), led)
     } else {
         let door = Box::new(door);
-        let mut history = History::record(folder, config, prepared.images, door, engine.engine(), options)?;
+        let mut history = History::record(folder, config, prepared.images, door, engine.measured(), options)?;
         match listener {
             Some(listener) => debugger::lead(history, &listener, &session),
             None => {
@@ -156,7 +156,7 @@ fn close(history: History, led: Result<End>, arguments: &Arguments, session: Ses
         finished.position.inputs + finished.position.effects,
         finished.roots,
     ));
-    if let Some(pauses) = finished.pauses.filter(|_| arguments.run.stats) {
+    if let Some(pauses) = finished.pauses.filter(|_| arguments.run.engine.stats) {
         say(&pauses.to_string());
     }
     let pending = session.script_pending();

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use machine::diff;
-use machine::host::{Console, Control, Request, Shown, Signals};
+use machine::host::{Console, Control, Request, Shown, Signals, Stopwatch};
 use machine::{History, MachineError};
 
-use crate::engine::EngineArgument;
+use crate::engine::EngineOptions;
 use crate::outcome::Outcome;
 use crate::sandbox::{self, Needs, SandboxArguments};
-use crate::session::say;
+use crate::session::{say, tell_figures};
 use crate::values;
 
 /// Replay a recording, checking every event and every snapshot
@@ -21,9 +21,8 @@ pub struct Arguments {
     /// The recording's folder
     #[arg(value_name = "RECORDING", value_parser = values::recording)]
     recording: PathBuf,
-    /// What executes the guest's instructions
-    #[arg(long, value_enum, default_value_t = EngineArgument::Jit)]
-    engine: EngineArgument,
+    #[command(flatten)]
+    engine: EngineOptions,
     /// Don't show the guest's console
     #[arg(long, short)]
     quiet: bool,
@@ -35,6 +34,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<Outcome> {
+    let engine = arguments.engine.measured();
     sandbox::enter(arguments.sandbox, &Needs::reading(&[&arguments.recording]))?;
     let control = Control::new();
     let signals = Signals::catch(&control, None)?;
@@ -43,7 +43,6 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     } else {
         Console::stdout(Some(control.clone()))
     };
-    let engine = arguments.engine.engine();
     let mut history = History::open_with(&arguments.recording, engine, |door| {
         Box::new(Shown::new(door, console))
     })?;
@@ -52,8 +51,12 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     if let Some(recovered) = log.recovered() {
         say(&recovered.to_string());
     }
+    let (watch, start) = (Stopwatch::start(), history.machine().icount());
     let verified = history.verify(|_| {});
     let reached = history.machine().icount();
+    if arguments.engine.stats {
+        tell_figures(history.machine(), start, watch.elapsed());
+    }
     drop(history);
     drop(signals);
     let verified = match verified {

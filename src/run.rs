@@ -30,7 +30,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
             config,
             images,
             Box::new(door),
-            arguments.run.engine.engine(),
+            arguments.run.engine.measured(),
         )?)
     };
     let end = session.lead(&mut *live)?;

@@ -19,7 +19,7 @@ use machine::{FirstStep, History, Machine, MachineError, Stopped, Stops};
 
 use crate::boot::Prepared;
 use crate::disk::{DiskWatch, Room, mebibytes};
-use crate::engine::EngineArgument;
+use crate::engine::EngineOptions;
 use crate::outcome::Usage;
 use crate::values::{self, StopAfter, Text};
 
@@ -45,9 +45,8 @@ enum DisplayArgument {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Run")]
 pub struct RunArguments {
-    /// What executes the guest's instructions
-    #[arg(long, value_enum, default_value_t = EngineArgument::Jit)]
-    pub engine: EngineArgument,
+    #[command(flatten)]
+    pub engine: EngineOptions,
     /// Run two machines side by side, one translating and one interpreting, and stop where they differ
     #[arg(long)]
     pub check: bool,
@@ -70,9 +69,6 @@ pub struct RunArguments {
     /// Exit with the guest's own code
     #[arg(long)]
     pub guest_exit: bool,
-    /// Say at the end how many steps were made, and how fast; of a recording, how long snapshots stopped the guest
-    #[arg(long)]
-    pub stats: bool,
 }
 
 /// A run that a session leads: a machine alone, one that is recorded, or two that are compared.
@@ -169,7 +165,7 @@ impl Session {
             script,
             exit_on: arguments.exit_on.clone(),
             stop_after: arguments.stop_after,
-            stats: arguments.stats,
+            stats: arguments.engine.stats,
             view: display.then(|| DisplayView::new(Box::new(std::io::stdout()))),
             drives: Arc::default(),
             disk: None,
@@ -229,7 +225,7 @@ impl Session {
         self.greet();
         let end = self.run(live)?;
         if self.stats {
-            say(&figures(live.machine(), start, watch.elapsed()));
+            tell_figures(live.machine(), start, watch.elapsed());
         }
         Ok(end)
     }
@@ -462,7 +458,8 @@ pub fn say(text: &str) {
     eprintln!("tickback: {text}");
 }
 
-fn figures(machine: &Machine, start: Icount, elapsed: Duration) -> String {
+/// Says how many steps a run made from `start` on, and how fast, and what the translator did.
+pub fn tell_figures(machine: &Machine, start: Icount, elapsed: Duration) {
     let steps = machine.icount().since(start);
     let seconds = elapsed.as_secs_f64();
     let speed = if seconds > 0.0 {
@@ -470,10 +467,13 @@ fn figures(machine: &Machine, start: Icount, elapsed: Duration) -> String {
     } else {
         0.0
     };
-    format!(
+    say(&format!(
         "{steps} steps, {} of virtual time, in {seconds:.3} s: {speed:.1} million steps a second",
         machine.time()
-    )
+    ));
+    if let Some(figures) = machine.figures() {
+        figures.to_string().lines().for_each(say);
+    }
 }
 
 const KEYS: &str = "\

@@ -265,6 +265,10 @@ fn main() {
 
     let mut jumps = CodeSpace::new(SpaceKey::default(), MODE, LAYOUT.pc_align);
     let mut jit = Jit::new(&LAYOUT, 256 << 20).unwrap();
+    if std::env::var("JIT_PERF_MAP").is_ok() {
+        let path = format!("/tmp/perf-{}.map", std::process::id());
+        jit.set_perf_map(Box::new(std::fs::File::create(path).unwrap()));
+    }
     jit.set_passes(passes);
     tlb::set_data(&mut user.regs, &user.data);
     let mut scratch = interp::Scratch::default();
@@ -366,10 +370,5 @@ fn main() {
         }
     }
     eprintln!("{steps} steps, {:?}", jit.stats());
-    if std::env::var("JIT_PERF_MAP").is_ok() {
-        let path = format!("/tmp/perf-{}.map", std::process::id());
-        jit.write_perf_map(&mut std::fs::File::create(path).unwrap())
-            .unwrap();
-    }
     std::process::exit(user.ended.unwrap_or(99));
 }

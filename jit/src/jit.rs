@@ -109,6 +109,10 @@ pub struct Stats {
     pub tails: u64,
     /// Dropped blocks that came back.
     pub revived: u64,
+    /// Accesses that Rust was asked about: TLB misses, guarded pages, devices, crossings.
+    pub slow: u64,
+    /// Helpers called, and boundaries asked about.
+    pub helpers: u64,
 }
 
 /// What an exit number means.
@@ -205,6 +209,7 @@ pub struct Jit {
     generator: Generator,
     passes: Passes,
     stats: Stats,
+    map: Option<Box<dyn std::io::Write + Send>>,
 }
 
 impl Jit {
@@ -235,6 +240,7 @@ impl Jit {
             generator: Generator::new(layout),
             passes: Passes::all(),
             stats: Stats::default(),
+            map: None,
         };
         jit.forget();
         Ok(jit)
@@ -243,6 +249,12 @@ impl Jit {
     /// Which passes run; for finding out which one is at fault. Takes effect for later compilations.
     pub fn set_passes(&mut self, passes: Passes) {
         self.passes = passes;
+    }
+
+    /// Has a line written for each block that is compiled from now on, in the format of perf's map files
+    /// (`/tmp/perf-<pid>.map`): start, size and name, which is the guest's page, offset and mode.
+    pub fn set_perf_map(&mut self, map: Box<dyn std::io::Write + Send>) {
+        self.map = Some(map);
     }
 
     /// The counters.
@@ -431,6 +443,7 @@ impl Jit {
             source: None,
         };
         self.blocks.push(compiled);
+        self.label(id);
         self.insert(key, id);
         for exit in first_exit..self.exits.len() {
             let ExitRecord {
@@ -664,6 +677,8 @@ impl Jit {
         // SAFETY: entries of this cache are made by this generator for this layout; tlb.rs's functions
         // set the engine words.
         let (number, ctx) = unsafe { run::run(self.thunks.enter, entry, self.layout, env, *budget) };
+        self.stats.slow += ctx.slow_calls;
+        self.stats.helpers += ctx.helper_calls;
         let record = self.exits[number as usize];
         *budget = ctx.budget.wrapping_add(u64::from(record.give_back));
         let regs = env.regs();
@@ -712,20 +727,16 @@ impl Jit {
         self.cache.bytes(block.entry, block.len as usize)
     }
 
-    /// Writes a line for each living block in the format of `perf`'s map files (`/tmp/perf-<pid>.map`):
-    /// start, size and name, which is the guest's page, offset and mode.
-    pub fn write_perf_map(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
-        for block in self.blocks.iter().filter(|b| b.live) {
-            let BlockKey {
-                page, offset, mode, ..
-            } = block.key;
-            let (entry, len, insns) = (block.entry, block.len, block.insns);
-            writeln!(
-                out,
-                "{entry:x} {len:x} guest_{page:x}_{offset:03x}_m{mode:x}_n{insns}"
-            )?;
-        }
-        Ok(())
+    /// Tells perf of a block. A map that can't be written is nobody's concern.
+    fn label(&mut self, id: u32) {
+        let Some(map) = &mut self.map else { return };
+        let block = &self.blocks[id as usize];
+        let BlockKey {
+            page, offset, mode, ..
+        } = block.key;
+        let (entry, len, insns) = (block.entry, block.len, block.insns);
+        let line = format!("{entry:x} {len:x} guest_{page:x}_{offset:03x}_m{mode:x}_n{insns}\n");
+        let _ = map.write_all(line.as_bytes());
     }
 }
 

@@ -26,6 +26,10 @@ pub struct Ctx {
     layout: &'static Layout,
     /// Whether the stop was one before an instruction with a breakpoint.
     pub breakpoint: bool,
+    /// Accesses asked about.
+    pub slow_calls: u64,
+    /// Helpers called.
+    pub helper_calls: u64,
 }
 
 type Callback = extern "sysv64" fn(*mut Ctx, *mut u64, u64) -> u64;
@@ -161,6 +165,8 @@ pub unsafe fn run<E: Env>(
         words,
         layout,
         breakpoint: false,
+        slow_calls: 0,
+        helper_calls: 0,
     };
     // SAFETY: the thunk has this signature (thunks.rs). It and the blocks touch the words, guest memory
     // by way of the TLB, their stack frame and `ctx`; `env` is used only by the callbacks, which have
@@ -194,6 +200,7 @@ extern "sysv64" fn slow<E: Env>(ctx: *mut Ctx, args: *mut u64, r15: u64) -> u64 
     // `&mut E` that `run` holds and doesn't use meanwhile.
     unsafe {
         let env = &mut *(*ctx).env.cast::<E>();
+        (*ctx).slow_calls += 1;
         let desc = Desc(*args as u32);
         let (value, addr, size) = (*args.add(1), *args.add(2), desc.size());
         let here = desc.here(r15);
@@ -222,6 +229,7 @@ extern "sysv64" fn wide<E: Env>(ctx: *mut Ctx, args: *mut u64, r15: u64) -> u64 
     // SAFETY: as in `slow`, with four words.
     unsafe {
         let env = &mut *(*ctx).env.cast::<E>();
+        (*ctx).slow_calls += 1;
         let desc = Desc(*args as u32);
         let (value, addr) = ([*args.add(1), *args.add(2)], *args.add(3));
         let here = desc.here(r15);
@@ -245,6 +253,7 @@ extern "sysv64" fn call<E: Env>(ctx: *mut Ctx, args: *mut u64, r15: u64) -> u64 
     // SAFETY: as in `slow`, with five words.
     unsafe {
         let env = &mut *(*ctx).env.cast::<E>();
+        (*ctx).helper_calls += 1;
         let desc = Desc(*args as u32);
         let here = desc.here(r15);
         let position = match desc.kind() {

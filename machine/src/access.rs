@@ -99,6 +99,7 @@ fn reselect(cpu: &dyn Cpu, sys: &mut System) {
 /// Walks the tables. The A and D bits that it sets are writes of the step, which watchpoints see; they stand
 /// before the step can be stopped, so a stop after that isn't at the observe point.
 pub(crate) fn walk(cpu: &dyn Cpu, sys: &mut System, va: u64, access: Access) -> Result<Translation, Trap> {
+    sys.walks += 1;
     let found = cpu.translate(&mut sys.memory, va, access);
     for entry in sys.memory.take_walk_writes() {
         sys.torn = true;

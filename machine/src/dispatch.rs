@@ -207,6 +207,7 @@ fn translate(
         remember(engine, run, code, (pc, entry), cached, link);
         return Ok(Ok(entry));
     }
+    let start = engine.now();
     let (key, block) = match run.cpu.lift(mode, offset, &bytes, None) {
         Lifted::Block(block) => (key, block),
         Lifted::NeedsNextPage => match straddler(engine, run, code, key, pc, &bytes) {
@@ -225,6 +226,7 @@ fn translate(
     let end = end_of(&block);
     let source = bytes.get(usize::from(offset)..end as usize);
     let (entry, kept) = engine.add(key, block, source.filter(|_| key.next.is_none()))?;
+    engine.translated_since(start);
     if !kept {
         run.sys.memory.forget_all_code();
         run.sys.straddlers.clear();

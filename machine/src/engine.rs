@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::time::Duration;
 
 use cpu::interp::Scratch;
 use cpu::ir::Block;
@@ -100,6 +101,8 @@ pub enum EngineKind {
     /// Translate to host code.
     #[default]
     Jit,
+    /// The same with these passes only, to find out which one is at fault.
+    JitWith(Passes),
     /// Interpret the IR.
     Interp,
 }
@@ -122,7 +125,16 @@ pub struct Engine {
     jit: Option<Box<Jit>>,
     interp: Interp,
     breakpoints: Vec<u16>,
+    map: Option<PerfMap>,
+    clock: Option<HostClock>,
+    /// Host time that translating took, in ns, if there is a clock.
+    translating: u64,
 }
+
+/// Where the names of translated blocks are written for `perf`.
+pub type PerfMap = Box<dyn std::io::Write + Send>;
+/// Host time since some moment. It measures the translator, and nothing depends on it.
+pub type HostClock = Box<dyn Fn() -> Duration + Send>;
 
 impl Engine {
     /// The interpreter.
@@ -132,6 +144,9 @@ impl Engine {
             jit: None,
             interp: Interp::new(),
             breakpoints: Vec::new(),
+            map: None,
+            clock: None,
+            translating: 0,
         }
     }
 
@@ -140,11 +155,16 @@ impl Engine {
     /// # Errors
     /// The host lacks what translated code needs (AVX2, BMI2, FMA).
     pub fn new(kind: EngineKind) -> Result<Engine, MachineError> {
-        let mut engine = Engine::interp();
-        if kind == EngineKind::Jit {
+        let passes = match kind {
+            EngineKind::Interp => None,
+            EngineKind::Jit => Some(Passes::all()),
+            EngineKind::JitWith(passes) => Some(passes),
+        };
+        if passes.is_some() {
             jit::supported().map_err(jit::JitError::from)?;
-            engine.translates = Some(Passes::all());
         }
+        let mut engine = Engine::interp();
+        engine.translates = passes;
         Ok(engine)
     }
 
@@ -155,6 +175,9 @@ impl Engine {
         match Jit::new(layout, CODE_CACHE) {
             Ok(mut jit) => {
                 jit.set_passes(passes);
+                if let Some(map) = self.map.take() {
+                    jit.set_perf_map(map);
+                }
                 self.jit = Some(Box::new(jit));
                 None
             }
@@ -180,12 +203,35 @@ impl Engine {
         self.jit.as_ref().map(|jit| jit.stats())
     }
 
-    /// Writes the names of translated blocks for `perf`.
-    ///
-    /// # Errors
-    /// The writer's.
-    pub fn write_perf_map(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
-        self.jit.as_ref().map_or(Ok(()), |jit| jit.write_perf_map(out))
+    /// Host time that translating took, in ns, if there is a clock.
+    pub fn translating(&self) -> u64 {
+        self.translating
+    }
+
+    /// Has the name of each block written that is translated from now on, in the format of perf's map files.
+    #[must_use]
+    pub fn with_perf_map(mut self, map: PerfMap) -> Engine {
+        self.map = Some(map);
+        self
+    }
+
+    /// Has translating measured.
+    #[must_use]
+    pub fn with_clock(mut self, clock: HostClock) -> Engine {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// The time now, for [`Engine::translated_since`].
+    pub(crate) fn now(&self) -> Option<Duration> {
+        self.clock.as_ref().map(|clock| clock())
+    }
+
+    /// Something was translated, from that moment on.
+    pub(crate) fn translated_since(&mut self, start: Option<Duration>) {
+        if let (Some(start), Some(now)) = (start, self.now()) {
+            self.translating += now.saturating_sub(start).as_nanos() as u64;
+        }
     }
 
     /// The entry of a block.

@@ -26,6 +26,7 @@ mod dispatch;
 mod doors;
 pub mod engine;
 mod error;
+mod figures;
 mod halves;
 pub mod history;
 pub mod host;
@@ -48,8 +49,9 @@ mod wiring;
 
 pub use config::{Config, HartStart, MODEL_VERSION};
 pub use debug::AddressKind;
-pub use engine::{Engine, EngineKind};
+pub use engine::{Engine, EngineKind, HostClock, PerfMap};
 pub use error::MachineError;
+pub use figures::Figures;
 pub use history::History;
 pub use jit::Passes;
 pub use machine::{FirstStep, Machine, Scanned, Stopped};

@@ -17,6 +17,7 @@ use icount::{Effect, End, Icount, Idle, Input, Ready, VIRTIO_CONSOLE, VirtualTim
 use crate::dispatch::{Came, execute};
 use crate::engine::Engine;
 use crate::error::MachineError;
+use crate::figures::Figures;
 use crate::schedule::Schedule;
 use crate::state::Base;
 use crate::stops::{Stop, Stops};
@@ -172,9 +173,13 @@ impl Machine {
         Ok(self.sys.door.progress(self.sys.at, self.sys.time(), tick)?)
     }
 
-    /// The JIT's counters.
-    pub fn engine_stats(&self) -> Option<jit::Stats> {
-        self.engine.stats()
+    /// What the engine did, if it translates.
+    pub fn figures(&self) -> Option<Figures> {
+        Some(Figures {
+            jit: self.engine.stats()?,
+            walks: self.sys.walks,
+            translating: self.engine.translating(),
+        })
     }
 
     /// A flag that makes [`Machine::run`] come back soon, at some boundary, when it is set.

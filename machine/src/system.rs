@@ -92,6 +92,8 @@ pub(crate) struct System {
     pub semihosting: Option<Semihosting>,
     /// RAM pages that hold the second half of a straddling block, with the pages of the first halves.
     pub straddlers: BTreeMap<u64, BTreeSet<u64>>,
+    /// Page walks since the start: a figure for the user.
+    pub walks: u64,
 }
 
 impl System {

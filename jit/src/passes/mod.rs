@@ -68,6 +68,25 @@ impl Passes {
         Passes::NAMES.iter().find(|(n, _)| *n == name).map(|(_, p)| *p)
     }
 
+    /// The set that a list says: names with commas between them, `none` or `all` first if it isn't to begin with nothing
+    /// (or, where the first name is taken out, with all), `-NAME` to take one out. `None`: there is no such pass.
+    pub fn listed(list: &str) -> Option<Passes> {
+        let mut set = if list.trim_start().starts_with('-') {
+            Passes::all()
+        } else {
+            Passes::none()
+        };
+        for word in list.split(',').map(str::trim) {
+            match (word, word.strip_prefix('-')) {
+                ("none", _) => set = Passes::none(),
+                ("all", _) => set = Passes::all(),
+                (_, Some(name)) => set = set.without(Passes::named(name)?),
+                (name, None) => set = Passes(set.0 | Passes::named(name)?.0),
+            }
+        }
+        Some(set)
+    }
+
     /// The names of all passes.
     pub fn names() -> impl Iterator<Item = &'static str> {
         Passes::NAMES.iter().map(|(n, _)| *n)
@@ -200,5 +219,28 @@ pub(crate) fn is_pure(op: &Op) -> bool {
         | Op::Check { .. }
         | Op::TrapIf { .. }
         | Op::Call { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_passes() {
+        let without = Passes::all().without(Passes::SHARE);
+        for (list, set) in [
+            ("none", Passes::none()),
+            ("all", Passes::all()),
+            ("fold", Passes::FOLD),
+            ("-share", without),
+            ("all,-share", without),
+            (" fold, -fold ", Passes::none()),
+        ] {
+            assert_eq!(Passes::listed(list), Some(set), "{list}");
+        }
+        for list in ["", "folds", "fold,,dead", "-none"] {
+            assert_eq!(Passes::listed(list), None, "{list}");
+        }
     }
 }

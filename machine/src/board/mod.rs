@@ -284,6 +284,7 @@ pub(crate) fn rebuild(
             date_ns: config.date_ns,
         }),
         straddlers: Default::default(),
+        walks: 0,
     };
     load(&mut sys, &images);
     if let Some(page) = config.tohost.and_then(|word| sys.memory.ram().page_of(word)) {
