@@ -1,26 +1,30 @@
-//! The code cache: one anonymous file mapped twice, to be written and to be executed, never both at one
-//! address. A bump allocator; memory is reused only after [`Cache::flush`], so that a running block never
+//! The code cache: shared memory without a name (so that perf looks for names of its own) mapped twice, to be written and
+//! to be executed, never both at one address. A bump allocator; memory is reused only after [`Cache::flush`], so that a running block never
 //! vanishes under itself.
 //!
 //! A guest's kernel makes tens of megabytes of code and jumps about in it, so the cache asks for huge
 //! pages: a region of 2 MiB is collapsed into one when its first byte is used. If the host won't, nothing
 //! is lost but speed.
 //!
-//! Unsafe here: mapping a file that nobody else has, and writing to the mapping.
+//! Unsafe here: mapping memory that nobody else has, and writing to the mapping.
 #![allow(unsafe_code)]
 
-use std::os::fd::OwnedFd;
 use std::ptr::null_mut;
 
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::mm::{
+    MapFlags, MprotectFlags, MremapFlags, ProtFlags, mmap_anonymous, mprotect, mremap_fixed, munmap,
+};
 
 use crate::JitError;
 
 /// Size of a huge page.
 const HUGE: usize = 2 << 20;
 
-/// The file, mapped at an address that suits huge pages.
+fn failed(error: rustix::io::Errno) -> JitError {
+    JitError::Map(error.into())
+}
+
+/// The memory, at an address that suits huge pages.
 struct Mapping {
     /// What was reserved, and how much.
     reserved: *mut u8,
@@ -29,32 +33,50 @@ struct Mapping {
 }
 
 impl Mapping {
-    fn new(file: &OwnedFd, len: usize, rights: ProtFlags) -> Result<Mapping, JitError> {
-        let failed = |e: rustix::io::Errno| JitError::Map(e.into());
+    /// Fresh memory, to be written.
+    fn fresh(len: usize) -> Result<Mapping, JitError> {
+        let mapping = Mapping::reserve(len)?;
+        // SAFETY: it replaces part of the reservation, which is ours alone.
+        unsafe {
+            let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED;
+            let rights = ProtFlags::READ | ProtFlags::WRITE;
+            mmap_anonymous(mapping.start.cast(), len, rights, flags).map_err(failed)?;
+        }
+        Ok(mapping)
+    }
+
+    /// The same memory once more, to be executed.
+    fn again(&self, len: usize) -> Result<Mapping, JitError> {
+        let mapping = Mapping::reserve(len)?;
+        // SAFETY: an old length of 0 leaves the shared mapping where it is and maps its memory a second time, over part
+        // of the reservation, which is ours alone.
+        unsafe {
+            let flags = MremapFlags::MAYMOVE;
+            mremap_fixed(self.start.cast(), 0, len, flags, mapping.start.cast()).map_err(failed)?;
+            mprotect(
+                mapping.start.cast(),
+                len,
+                MprotectFlags::READ | MprotectFlags::EXEC,
+            )
+            .map_err(failed)?;
+        }
+        Ok(mapping)
+    }
+
+    /// Addresses that suit huge pages.
+    fn reserve(len: usize) -> Result<Mapping, JitError> {
         let room = len + HUGE;
-        // SAFETY: a new mapping at an address that the host chooses touches no other memory; the second one
-        // replaces part of the first, which is ours alone.
+        // SAFETY: a new mapping at an address that the host chooses touches no other memory.
         unsafe {
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
             let reserved = mmap_anonymous(null_mut(), room, ProtFlags::empty(), flags)
                 .map_err(failed)?
                 .cast::<u8>();
-            let start = reserved.add(reserved.align_offset(HUGE));
-            let mapping = Mapping {
+            Ok(Mapping {
                 reserved,
                 len: room,
-                start,
-            };
-            mmap(
-                start.cast(),
-                len,
-                rights,
-                MapFlags::SHARED | MapFlags::FIXED,
-                file,
-                0,
-            )
-            .map_err(failed)?;
-            Ok(mapping)
+                start: reserved.add(reserved.align_offset(HUGE)),
+            })
         }
     }
 
@@ -93,13 +115,12 @@ pub struct Cache {
 impl Cache {
     /// About `capacity` bytes.
     pub fn new(capacity: usize) -> Result<Cache, JitError> {
-        let failed = |e: rustix::io::Errno| JitError::Map(e.into());
         let len = capacity.next_multiple_of(4096);
-        let file = memfd_create("jit", MemfdFlags::CLOEXEC).map_err(failed)?;
-        ftruncate(&file, len as u64).map_err(failed)?;
+        let write = Mapping::fresh(len)?;
+        let run = write.again(len)?;
         Ok(Cache {
-            write: Mapping::new(&file, len, ProtFlags::READ | ProtFlags::WRITE)?,
-            run: Mapping::new(&file, len, ProtFlags::READ | ProtFlags::EXEC)?,
+            write,
+            run,
             len,
             used: 0,
             kept: 0,
