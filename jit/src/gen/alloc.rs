@@ -7,7 +7,7 @@
 //! needed last.
 
 use super::Generator;
-use crate::asm::{Alu, Mem, RAX, RCX, RDX, Reg, Rm, Xmm};
+use crate::asm::{Alu, Mem, RAX, RCX, RDX, RSP, Reg, Rm, Xmm};
 use crate::gen_regs::{HOMES, TEMPS};
 use crate::plan::NONE;
 use crate::words::{self, SPILLS};
@@ -671,6 +671,41 @@ impl Generator {
             self.alloc.slots.push((slot, v));
             self.alloc.places[usize::from(v)].slot = slot;
         }
+    }
+
+    /// Stores a value, wherever it is, into a slot in memory, and notes nothing.
+    pub fn store_only(&mut self, slot: u16, v: u16) {
+        let m = words::word(usize::from(slot));
+        let p = self.place(v);
+        if let Some(r) = self.in_reg(v) {
+            return self.a().store(true, m, r);
+        }
+        if p.xmm != NONE {
+            return self.a().fstore(true, m, Xmm(p.xmm));
+        }
+        if let Known::Const(c) = p.known
+            && self.a().store_imm(8, m, c)
+        {
+            return;
+        }
+        if p.slot == slot && p.spill == NONE {
+            return;
+        }
+        // Through a register that is put back; spill words move away meanwhile.
+        self.a().push_reg(RAX);
+        match (p.known, self.memory(v)) {
+            (Known::Const(c), _) => self.a().mov_imm(RAX, c),
+            (Known::Page(offset), _) => self.page_address(RAX, offset),
+            (Known::Nothing, Some(from)) => {
+                let up = if from.base == RSP { 8 } else { 0 };
+                self.a().load(true, RAX, Mem::new(from.base, from.disp + up));
+            }
+            (Known::Nothing, None) => {
+                debug_assert!(self.alloc.overflow, "v{v} is nowhere at op {}", self.at);
+            }
+        }
+        self.a().store(true, m, RAX);
+        self.a().pop_reg(RAX);
     }
 
     /// Stores a vector into two slots in memory.

@@ -180,6 +180,7 @@ impl Generator {
         let trap = self.jcc(Cc::Ne);
         let (rest, offset) = (self.rest(), block.insns[self.insn].offset);
         self.aside(&[trap], |g| {
+            g.surface();
             let kind = ExitKind::Trap {
                 cause,
                 value: Some(value),

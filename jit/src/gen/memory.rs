@@ -268,6 +268,7 @@ impl Generator {
         data: Data,
         done: &dyn Fn(&mut Generator),
     ) -> Ends {
+        self.surface();
         self.a().push_reg(base);
         if offset != 0 {
             self.a().add_top(offset);
@@ -354,6 +355,9 @@ impl Generator {
         let base = self.reg(addr.0);
         let value = self.reg(value.0);
         let t = self.temp();
+        // What the probe takes is free before the first jump: values are moved away on both ways or on none.
+        let u = self.temp();
+        self.unpin(u);
         let mut miss = Jumps::new();
         self.a().test_imm8(base, size.bytes() as u8 - 1);
         miss.push(self.jcc(Cc::Ne));
@@ -395,6 +399,7 @@ impl Generator {
         self.unpin(t);
         let done = |g: &mut Generator| g.define(old);
         self.aside(&miss, |g| {
+            g.surface();
             g.a().push_reg(base);
             g.a().push_reg(value);
             let desc = g.desc(block, Kind::Rmw(op), size);

@@ -18,7 +18,7 @@ use cpu::ir::{Bin, Block, Class, Op, Slot, Terminal, Val, Width};
 use crate::asm::{Alu, Asm, Cc, R15, Reg};
 use crate::gen_regs::HOMES;
 use crate::jit::{ExitKind, ExitRecord};
-use crate::passes::{self, Passes, Uses};
+use crate::passes::{self, Boundary, May, Passes, Sunk, Uses};
 use crate::plan::{NONE, Plan};
 use crate::run::{Desc, Kind};
 use crate::thunks::{Access, EXIT_DISPATCH, EXIT_NEXT, Thunks};
@@ -77,7 +77,9 @@ pub struct Generator {
     plan: Plan,
     names: Vec<Val>,
     held: Vec<passes::Held>,
-    boundary: Vec<bool>,
+    boundary: Vec<Boundary>,
+    /// Sets that are left to exits, by op.
+    sunk: Vec<Sunk>,
     /// Per value, host addresses of groups behind those of ops: 1 + index of the last op that uses it.
     last: Vec<u16>,
     alloc: Alloc,
@@ -115,6 +117,7 @@ impl Generator {
             names: Vec::new(),
             held: Vec::new(),
             boundary: Vec::new(),
+            sunk: Vec::new(),
             last: Vec::new(),
             alloc: Alloc::default(),
             spare: Vec::new(),
@@ -224,18 +227,23 @@ impl Generator {
         }
         // The block can be left before an instruction with a breakpoint, and after one that can trap.
         self.boundary.clear();
-        self.boundary.resize(len + 1, false);
+        self.boundary.resize(len + 1, Boundary::No);
         for (i, insn) in block.insns.iter().enumerate() {
             if input.breakpoints.contains(&insn.offset) {
-                self.boundary[usize::from(insn.first_op).min(len)] = true;
+                self.boundary[usize::from(insn.first_op).min(len)] = Boundary::Whole;
             }
             let ops = block.ops_of(i);
-            if ops.clone().any(|at| block.ops[at].can_trap()) {
-                self.boundary[ops.end.min(len)] = true;
+            let behind = &mut self.boundary[ops.end.min(len)];
+            if ops.clone().any(|at| block.ops[at].can_trap()) && *behind == Boundary::No {
+                *behind = Boundary::Leaving;
             }
         }
-        let remove = input.passes.has(Passes::DEAD);
-        passes::dead(&mut self.ops, operands, remove, &self.boundary, &mut self.uses);
+        let may = May {
+            remove: input.passes.has(Passes::DEAD),
+            sink: input.passes.has(Passes::SINK).then_some(&self.home_of[..]),
+        };
+        let (uses, sunk) = (&mut self.uses, &mut self.sunk);
+        passes::dead(&mut self.ops, operands, may, &self.boundary, uses, sunk);
         self.plan.clear(self.ops.len());
         if input.passes.has(Passes::HOMES) {
             self.plan.hint(block, &self.ops, &self.uses, &self.home_of);
@@ -437,6 +445,25 @@ impl Generator {
             .is_some_and(|op| op.class() == Some(Class::V))
     }
 
+    /// Whether the set that is op `at` is left to exits.
+    fn is_sunk(&self, at: usize) -> bool {
+        self.sunk.binary_search_by(|s| usize::from(s.at).cmp(&at)).is_ok()
+    }
+
+    /// In code that leaves, or may leave, before the op is done: the sets that were left to exits. Changes no register,
+    /// but flags.
+    fn surface(&mut self) {
+        for i in 0..self.sunk.len() {
+            let s = self.sunk[i];
+            if usize::from(s.at) >= self.at {
+                break;
+            }
+            if usize::from(s.until) > self.at {
+                self.store_only(s.slot, s.value);
+            }
+        }
+    }
+
     /// Takes the block's steps from the budget.
     fn begin(&mut self, block: &Block) {
         let steps = self.steps;
@@ -488,6 +515,8 @@ impl Generator {
             Op::GetV(slot) => self.alias_slot(slot.0),
             Op::SetV(slot, v) => self.set_vector(slot.0, v.0),
             Op::Set(slot, v) | Op::SetF(slot, v) => match self.home_of[usize::from(slot.0)] {
+                // On the way out nothing is left to exits.
+                NONE if !self.leaving && self.is_sunk(at) => self.leave_slot(slot.0),
                 NONE => self.set_slot(slot.0, v.0),
                 home => self.set_home(home, v.0),
             },

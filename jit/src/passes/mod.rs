@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   forward   a slot read again is the value that it holds      fold   constants, identities
-//!   dead      sets that nothing can see, values that nobody uses
+//!   dead      sets that nothing can see, values that nobody uses      sink   sets that only exits see are left to them
 //! ```
 //! Two more are decisions of `plan.rs` that can be turned off here: `homes` (results computed right into
 //! their home) and `share` (one TLB check for all accesses off one base).
@@ -13,7 +13,7 @@ mod dead;
 mod fold;
 mod forward;
 
-pub(crate) use dead::{Uses, dead};
+pub(crate) use dead::{Boundary, May, Sunk, Uses, dead};
 pub(crate) use fold::fold;
 pub(crate) use forward::{Held, forward};
 
@@ -35,17 +35,21 @@ impl Passes {
     /// Shared TLB checks.
     pub const SHARE: Passes = Passes(16);
 
-    const NAMES: [(&'static str, Passes); 5] = [
+    /// Sets that only exits can see are left to them.
+    pub const SINK: Passes = Passes(32);
+
+    const NAMES: [(&'static str, Passes); 6] = [
         ("forward", Passes::FORWARD),
         ("fold", Passes::FOLD),
         ("dead", Passes::DEAD),
         ("homes", Passes::HOMES),
         ("share", Passes::SHARE),
+        ("sink", Passes::SINK),
     ];
 
     /// Every pass.
     pub const fn all() -> Passes {
-        Passes(31)
+        Passes(63)
     }
 
     /// No pass.
