@@ -63,6 +63,22 @@ pub fn run<E: Env + ?Sized>(
         }
         let mut leave = false;
         for at in block.ops_of(i) {
+            if let Op::ExitIf {
+                cond,
+                width,
+                a,
+                b,
+                target,
+            } = block.ops[at]
+            {
+                let value = |v: Val| values[v.0 as usize];
+                if eval_cmp(cond, width, value(a), value(b)) {
+                    *budget -= 1;
+                    env.regs()[layout.pc] = page.wrapping_add(target.0 as i64 as u64);
+                    return if leave { Exit::Dispatch } else { Exit::Next };
+                }
+                continue;
+            }
             match step(&block.ops[at], at, values, vectors, layout, env, here) {
                 (Outcome::Done, value) => values[at] = value,
                 (Outcome::Leave, value) => {
@@ -77,7 +93,7 @@ pub fn run<E: Env + ?Sized>(
         }
         *budget -= 1;
         if leave && !last {
-            env.regs()[layout.pc] = pc.wrapping_add(u64::from(insn.len));
+            env.regs()[layout.pc] = page.wrapping_add(u64::from(block.insns[i + 1].offset));
             return Exit::Dispatch;
         }
         if last {
@@ -200,6 +216,7 @@ fn step<E: Env + ?Sized>(
         Op::Pure { function, args } | Op::PureUnless { function, args, .. } => {
             (layout.pure[usize::from(function)])(args.map(|v| v.map_or(0, value)))
         }
+        Op::ExitIf { .. } => unreachable!("asked by the caller"),
         Op::LoadF { fmt, addr, offset } => return env.load(here, address(addr, offset), size_of(fmt)),
         Op::StoreF {
             fmt,

@@ -342,6 +342,9 @@ pub struct Standing {
     pub mode: u64,
 }
 
+/// Where a path goes on behind a terminal; see [`Cpu::lift_path`].
+pub type Follow<'a> = &'a mut dyn FnMut(&ir::Terminal) -> Option<u16>;
+
 /// One hart (vCPU): the guest's registers and rules.
 pub trait Cpu: Send {
     /// Which slots are what.
@@ -382,6 +385,9 @@ pub trait Cpu: Send {
     /// only after `NeedsNextPage`. Reads no byte outside; ends before an instruction that straddles unless
     /// it is the first.
     fn lift(&self, mode: u64, offset: u16, page: &[u8; 4096], next: Option<&[u8; 4096]>) -> Lifted;
+    /// As [`Cpu::lift`], of a path through several blocks: where one ends in a jump or a branch, `follow` is asked at which
+    /// offset of the page the path goes on, if it does.
+    fn lift_path(&self, mode: u64, offset: u16, page: &[u8; 4096], follow: Follow) -> Lifted;
     /// Runs helper `helper` of an [`ir::Op::Call`]. `pc` is the address of the instruction.
     fn call(&mut self, cx: &mut dyn Context, helper: u16, args: [u64; 3], pc: u64) -> Result<u64, Trap>;
     /// Delivers an exception raised by the instruction at `pc`; sets the program counter to the handler.

@@ -205,7 +205,7 @@ fn quad(m: &[u8], at: usize) -> u64 {
 }
 
 fn main() {
-    let mut passes = Passes::all();
+    let mut passes = Passes::all().without(Passes::PATHS);
     let mut interpret = false;
     let mut dump = None;
     let mut again = 0;
@@ -342,6 +342,7 @@ fn main() {
                     site = Some(s);
                     Exit::Next
                 }
+                Ran::Hot => unreachable!("without paths"),
                 Ran::Tail => {
                     let pc = user.regs[LAYOUT.pc];
                     let (block, _) = lifted(&user.memory, pc);

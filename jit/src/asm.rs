@@ -106,6 +106,7 @@ pub enum Cc {
     Ne = 5,
     Be = 6,
     A = 7,
+    S = 8,
     P = 10,
     Np = 11,
     L = 12,
@@ -124,7 +125,7 @@ impl Cc {
             Cc::Be => Cc::A,
             Cc::A => Cc::Be,
             // Only ever used as it is.
-            Cc::O => Cc::O,
+            Cc::O | Cc::S => self,
             Cc::P => Cc::Np,
             Cc::Np => Cc::P,
             Cc::L => Cc::Ge,

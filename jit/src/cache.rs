@@ -17,6 +17,9 @@ use rustix::mm::{
 
 use crate::JitError;
 
+/// Bytes for counters, of four bytes each.
+const COUNTERS: usize = 4 << 20;
+
 /// Size of a huge page.
 const HUGE: usize = 2 << 20;
 
@@ -47,7 +50,7 @@ impl Mapping {
 
     /// The same memory once more, to be executed.
     fn again(&self, len: usize) -> Result<Mapping, JitError> {
-        let mapping = Mapping::reserve(len)?;
+        let mapping = Mapping::reserve(len + COUNTERS)?;
         // SAFETY: an old length of 0 leaves the shared mapping where it is and maps its memory a second time, over part
         // of the reservation, which is ours alone.
         unsafe {
@@ -59,6 +62,10 @@ impl Mapping {
                 MprotectFlags::READ | MprotectFlags::EXEC,
             )
             .map_err(failed)?;
+            // Counters behind the code, in its reach.
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+            let rights = ProtFlags::READ | ProtFlags::WRITE;
+            mmap_anonymous(mapping.start.add(len).cast(), COUNTERS, rights, flags).map_err(failed)?;
         }
         Ok(mapping)
     }
@@ -110,6 +117,8 @@ pub struct Cache {
     kept: usize,
     /// Below this huge pages were asked for.
     collapsed: usize,
+    /// Counters in use.
+    counters: usize,
 }
 
 impl Cache {
@@ -125,6 +134,7 @@ impl Cache {
             used: 0,
             kept: 0,
             collapsed: 0,
+            counters: 0,
         })
     }
 
@@ -189,6 +199,47 @@ impl Cache {
     /// Forgets all blocks.
     pub fn flush(&mut self) {
         self.used = self.kept;
+        self.counters = 0;
+    }
+
+    fn counter_at(&self, counter: u32) -> *mut i32 {
+        assert!((counter as usize) < self.counters);
+        // SAFETY: `again` has mapped that many bytes behind the code.
+        unsafe { self.run.start.add(self.len).cast::<i32>().add(counter as usize) }
+    }
+
+    /// A counter that code counts down, with its value; `None`: there are no more.
+    pub fn new_counter(&mut self, value: i32) -> Option<u32> {
+        if self.counters == COUNTERS / 4 {
+            return None;
+        }
+        self.counters += 1;
+        let counter = self.counters as u32 - 1;
+        self.set_counter(counter, value);
+        Some(counter)
+    }
+
+    /// Sets a counter.
+    pub fn set_counter(&mut self, counter: u32, value: i32) {
+        // SAFETY: the address is a counter's; code that writes to it doesn't run now.
+        unsafe { self.counter_at(counter).write(value) }
+    }
+
+    /// A counter's value.
+    pub fn counter(&self, counter: u32) -> i32 {
+        // SAFETY: as above.
+        unsafe { self.counter_at(counter).read() }
+    }
+
+    /// A counter's address.
+    pub fn counter_address(&self, counter: u32) -> u64 {
+        self.counter_at(counter) as u64
+    }
+
+    /// Has code at an entry jump elsewhere. Nothing may be about to execute it.
+    pub fn redirect(&mut self, entry: u64, target: u64) {
+        self.put((entry - self.base()) as usize, &[0xe9]);
+        self.patch(entry + 1, target);
     }
 
     /// The code at an address, for dumps.

@@ -58,6 +58,8 @@ pub enum Ran {
     Link(LinkSite),
     /// The block at pc doesn't fit in the budget (which may be 0): interpret it.
     Tail,
+    /// The block at pc has run often, and should be made anew by [`Jit::compile_path`].
+    Hot,
 }
 
 /// What can go wrong when a cache is made.
@@ -107,6 +109,10 @@ pub struct Stats {
     pub stops: u64,
     /// Blocks that did not fit in the budget.
     pub tails: u64,
+    /// Blocks that were made anew, along a path.
+    pub paths: u64,
+    /// Guest instructions in them.
+    pub path_insns: u64,
     /// Dropped blocks that came back.
     pub revived: u64,
     /// Accesses that Rust was asked about: TLB misses, guarded pages, devices, crossings.
@@ -144,7 +150,12 @@ pub(crate) enum ExitKind {
         value: Option<u64>,
     },
     Tail,
+    /// It has run often.
+    Hot,
 }
+
+/// See [`Jit::set_often`].
+const OFTEN: i32 = 1000;
 
 struct Compiled {
     key: BlockKey,
@@ -152,6 +163,8 @@ struct Compiled {
     len: u32,
     insns: u8,
     live: bool,
+    /// How often it is still to run before it is made anew.
+    counter: Option<u32>,
     exits: Range<u32>,
     /// The guest's bytes, if it may be parked.
     source: Option<Box<[u8]>>,
@@ -208,6 +221,8 @@ pub struct Jit {
     generation: u32,
     generator: Generator,
     passes: Passes,
+    /// Runs after which a block is made anew along the path that is mostly taken.
+    often: i32,
     stats: Stats,
     map: Option<Box<dyn std::io::Write + Send>>,
 }
@@ -239,6 +254,7 @@ impl Jit {
             generation: 0,
             generator: Generator::new(layout),
             passes: Passes::all(),
+            often: OFTEN,
             stats: Stats::default(),
             map: None,
         };
@@ -255,6 +271,11 @@ impl Jit {
     /// (`/tmp/perf-<pid>.map`): start, size and name, which is the guest's page, offset and mode.
     pub fn set_perf_map(&mut self, map: Box<dyn std::io::Write + Send>) {
         self.map = Some(map);
+    }
+
+    /// After how many runs a block is made anew along the path that is mostly taken; for blocks compiled from now on.
+    pub fn set_often(&mut self, runs: i32) {
+        self.often = runs;
     }
 
     /// The counters.
@@ -397,6 +418,60 @@ impl Jit {
     /// Translates a block. Before the instructions at page offsets `breakpoints` the code asks
     /// [`Env::breakpoint`]. Links to blocks of its page that exist already are made at once.
     pub fn compile(&mut self, key: BlockKey, block: &Block, breakpoints: &[u16]) -> Result<BlockId, Full> {
+        let counts = self.passes.has(Passes::PATHS) && key.next.is_none() && breakpoints.is_empty();
+        let counter = if counts {
+            self.cache.new_counter(self.often)
+        } else {
+            None
+        };
+        self.make(key, block, breakpoints, counter)
+    }
+
+    /// Translates the path that begins with the block of that key, which [`Ran::Hot`] asked for, to take its place.
+    pub fn compile_path(
+        &mut self,
+        key: BlockKey,
+        block: &Block,
+        breakpoints: &[u16],
+    ) -> Result<BlockId, Full> {
+        let old = self.find(key);
+        let new = self.make(key, block, breakpoints, None)?;
+        if let Some(old) = old
+            && self.blocks[old.index as usize].counter.is_some()
+        {
+            // Who jumps to it goes on to the new one.
+            self.cache.redirect(old.entry, new.entry);
+        }
+        self.stats.paths += 1;
+        self.stats.path_insns += u64::from(block.steps());
+        Ok(new)
+    }
+
+    /// How often the block of that key has run, up to a bound at which it was made anew.
+    pub fn heat(&mut self, key: BlockKey) -> u32 {
+        let Some(id) = self.find(key) else { return 0 };
+        match self.blocks[id.index as usize].counter {
+            Some(counter) => self.often.saturating_sub(self.cache.counter(counter)).max(0) as u32,
+            None => self.often as u32,
+        }
+    }
+
+    /// The block of that key stays as it is.
+    pub fn leave_as_is(&mut self, key: BlockKey) {
+        if let Some(id) = self.find(key)
+            && let Some(counter) = self.blocks[id.index as usize].counter
+        {
+            self.cache.set_counter(counter, i32::MAX);
+        }
+    }
+
+    fn make(
+        &mut self,
+        key: BlockKey,
+        block: &Block,
+        breakpoints: &[u16],
+        counter: Option<u32>,
+    ) -> Result<BlockId, Full> {
         let id = self.blocks.len() as u32;
         debug_assert!(block.verify().is_ok(), "{:?}", block.verify());
         let input = Input {
@@ -405,6 +480,7 @@ impl Jit {
             passes: self.passes,
             thunks: &self.thunks,
             first_exit: self.exits.len() as u32,
+            counter: counter.map(|counter| self.cache.counter_address(counter)),
         };
         let out = self.generator.generate(input);
         let hot = (out.hot.pos() + 15) & !15;
@@ -418,10 +494,10 @@ impl Jit {
         for exit in &out.exits {
             let mut record = exit.record;
             if let ExitKind::Link { at, unlinked, .. } = record.kind {
-                // The generator says where in the hot part; links are never cold.
+                let part = if exit.cold { hot as u64 } else { 0 };
                 record.kind = ExitKind::Link {
                     block: id,
-                    at: entry + at,
+                    at: entry + part + at,
                     unlinked,
                 };
             }
@@ -439,6 +515,7 @@ impl Jit {
             len: len as u32,
             insns: block.steps() as u8,
             live: true,
+            counter,
             exits: first_exit as u32..self.exits.len() as u32,
             source: None,
         };
@@ -478,6 +555,7 @@ impl Jit {
             passes,
             thunks: &self.thunks,
             first_exit: 0,
+            counter: None,
         })
     }
 
@@ -718,6 +796,7 @@ impl Jit {
                 self.stats.tails += 1;
                 Ran::Tail
             }
+            ExitKind::Hot => Ran::Hot,
         }
     }
 

@@ -47,6 +47,7 @@ impl Jit {
             } => format!("trap({cause},{value:#x})"),
             ExitKind::Trap { cause, value: None } => format!("trap({cause},pc)"),
             ExitKind::Tail => "tail".into(),
+            ExitKind::Hot => "hot".into(),
         };
         if let Some(target) = target {
             name += &format!(" to {}", cpu::ir::Target(target));

@@ -37,19 +37,19 @@ pub(crate) fn execute(
         end,
         told: budget,
     };
-    let mut link = None;
+    let mut next = Next::Any;
     let came = loop {
         if left == 0 {
             break Came::Boundary;
         }
         if run.sys.memory.has_stale_code() {
-            link = None;
+            next = Next::Any;
             drop_stale(engine, run.sys);
         }
         run.sys.memory.take_leave();
         run.sys.leave = false;
         run.sys.at = icount::Icount(end - left);
-        let exit = enter(engine, &mut run, &mut link, &mut left)?;
+        let exit = enter(engine, &mut run, &mut next, &mut left)?;
         left -= std::mem::take(&mut run.sys.more_steps);
         run.retire(left);
         run.sys.at = icount::Icount(end - left);
@@ -92,22 +92,30 @@ fn drop_stale(engine: &mut Engine, sys: &mut System) {
     }
 }
 
-/// Enters the block at pc, translating what is missing. `link` is the direct jump that led here, if one may
-/// be patched.
+/// What is known of the block that is entered next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Any,
+    /// This direct jump led to it, which may be patched.
+    Linked(LinkSite),
+    /// It runs often.
+    Hot,
+}
+
+/// Enters the block at pc, translating what is missing.
 fn enter(
     engine: &mut Engine,
     run: &mut Running,
-    link: &mut Option<LinkSite>,
+    next: &mut Next,
     left: &mut u64,
 ) -> Result<Exit, MachineError> {
     let pc = run.cpu.pc();
     let layout = run.layout;
     let (code, mode) = run.select_spaces();
-    let site = link.take();
-    let cached = if site.is_some() {
-        None
-    } else {
-        run.sys.memory.code(code).jump(pc)
+    let (site, cached) = match std::mem::replace(next, Next::Any) {
+        Next::Linked(site) => (Some(site), None),
+        Next::Hot => (None, crate::path::improve(engine, run, code, pc, mode)),
+        Next::Any => (None, run.sys.memory.code(code).jump(pc)),
     };
     let entry = match cached {
         Some(entry) => entry,
@@ -121,7 +129,11 @@ fn enter(
     match engine.run(run, layout, entry, left) {
         Back::Exit(exit) => Ok(exit),
         Back::Link(site) => {
-            *link = Some(site);
+            *next = Next::Linked(site);
+            Ok(Exit::Next)
+        }
+        Back::Hot => {
+            *next = Next::Hot;
             Ok(Exit::Next)
         }
         Back::Tail if *left == 0 => Ok(Exit::Budget),
@@ -296,7 +308,7 @@ fn straddler(
 }
 
 /// The RAM page that `pc` is fetched from, and whether that translation is cached.
-fn fetch_page(run: &mut Running, code: usize, pc: u64) -> Result<(u64, bool), Trap> {
+pub(crate) fn fetch_page(run: &mut Running, code: usize, pc: u64) -> Result<(u64, bool), Trap> {
     if let Some(page) = run.sys.memory.code(code).page(pc) {
         return Ok((page, true));
     }

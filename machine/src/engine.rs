@@ -116,6 +116,8 @@ pub(crate) enum Back {
     Link(LinkSite),
     /// The block doesn't fit into the budget: interpret it.
     Tail,
+    /// The block at pc should be made anew along a path.
+    Hot,
 }
 
 /// An engine. It learns for which guest when a machine is built with it.
@@ -275,6 +277,26 @@ impl Engine {
         Ok((jit.entry(id), kept))
     }
 
+    /// Takes in the path that begins with a block that runs often, in its place. As [`Engine::add`].
+    pub(crate) fn add_path(&mut self, key: BlockKey, block: &Block) -> Option<u64> {
+        let jit = self.jit.as_mut()?;
+        // A full cache is the business of whoever translates what isn't there yet.
+        let id = jit.compile_path(key, block, &self.breakpoints).ok()?;
+        Some(jit.entry(id))
+    }
+
+    /// How often a block has run, up to a bound.
+    pub(crate) fn heat(&mut self, key: BlockKey) -> u32 {
+        self.jit.as_mut().map_or(0, |jit| jit.heat(key))
+    }
+
+    /// The block is not to be asked about any more.
+    pub(crate) fn leave_as_is(&mut self, key: BlockKey) {
+        if let Some(jit) = &mut self.jit {
+            jit.leave_as_is(key);
+        }
+    }
+
     /// Makes a direct jump go straight to a block.
     pub(crate) fn link(&mut self, site: LinkSite, to: BlockKey) {
         if let Some(jit) = &mut self.jit
@@ -327,6 +349,7 @@ impl Engine {
                 Ran::Exit(exit) => Back::Exit(exit),
                 Ran::Link(site) => Back::Link(site),
                 Ran::Tail => Back::Tail,
+                Ran::Hot => Back::Hot,
             },
             None => Back::Exit(self.interp.run(env, layout, entry, &self.breakpoints, left)),
         }

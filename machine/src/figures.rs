@@ -24,13 +24,15 @@ impl fmt::Display for Figures {
         writeln!(
             f,
             "translated {} blocks of {} instructions into {} bytes, {:.1} hot and {:.1} cold an instruction, {:.0} ns an instruction; \
-             {} revived, {} flushes",
+             {} of them anew along paths of {:.1} instructions; {} revived, {} flushes",
             jit.blocks,
             jit.insns,
             jit.bytes,
             per(jit.hot_bytes, jit.insns),
             per(jit.bytes - jit.hot_bytes, jit.insns),
             per(self.translating, jit.insns),
+            jit.paths,
+            per(jit.path_insns, jit.paths),
             jit.revived,
             jit.flushes,
         )?;

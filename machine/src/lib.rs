@@ -34,6 +34,7 @@ pub mod host;
 mod machine;
 pub mod manifest;
 mod memory;
+mod path;
 mod ram;
 pub mod recorded;
 mod schedule;

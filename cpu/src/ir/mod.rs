@@ -201,6 +201,21 @@ pub enum Cond {
     GeU,
 }
 
+impl Cond {
+    /// What holds just where this doesn't.
+    #[must_use]
+    pub const fn inverted(self) -> Cond {
+        match self {
+            Cond::Eq => Cond::Ne,
+            Cond::Ne => Cond::Eq,
+            Cond::LtS => Cond::GeS,
+            Cond::GeS => Cond::LtS,
+            Cond::LtU => Cond::GeU,
+            Cond::GeU => Cond::LtU,
+        }
+    }
+}
+
 /// What a read-modify-write stores, given the old value and the operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rmw {
@@ -517,6 +532,20 @@ pub enum Op {
     VFCmp(FCond, bool, Fmt, Val, Val),
     /// V from V.
     VConvert(VConvert, Val),
+    /// Leaves the block behind its instruction, whose last op it is, to go on at `target` if the comparison holds: a branch of
+    /// a path that goes on within the block otherwise.
+    ExitIf {
+        /// The comparison.
+        cond: Cond,
+        /// Its width.
+        width: Width,
+        /// First operand (I).
+        a: Val,
+        /// Second operand (I).
+        b: Val,
+        /// Where to if it holds.
+        target: Target,
+    },
     /// I: runs the guest's helper of that number ([`crate::Cpu::call`]), which sees and may change the
     /// whole hart; can trap. What it may change of the mode obliges the lifter to end the block.
     Call {
@@ -587,6 +616,39 @@ pub enum Terminal {
         /// Value that goes with it.
         value: TrapValue,
     },
+}
+
+impl Terminal {
+    /// The op that takes its place at the end of an instruction where the block goes on at `next`; `Some(None)` where nothing
+    /// is left to be asked. `None`: the block can't go on there.
+    pub fn followed(&self, next: u16) -> Option<Option<Op>> {
+        let next = Target(next.into());
+        match *self {
+            Terminal::Jump(target) if target == next => Some(None),
+            Terminal::Branch {
+                cond,
+                width,
+                a,
+                b,
+                taken,
+                fall,
+            } if fall == next || taken == next => {
+                let (cond, target) = if fall == next {
+                    (cond, taken)
+                } else {
+                    (cond.inverted(), fall)
+                };
+                Some(Some(Op::ExitIf {
+                    cond,
+                    width,
+                    a,
+                    b,
+                    target,
+                }))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// The value that goes with a constant trap.
@@ -660,6 +722,9 @@ impl Block {
                 result?;
                 if op.can_trap() && committed {
                     return Err(format!("op {at} can trap after its instruction committed"));
+                }
+                if matches!(op, Op::ExitIf { .. }) && at + 1 != self.ops_of(i).end {
+                    return Err(format!("op {at} leaves before its instruction's end"));
                 }
                 if let Op::GetV(slot) | Op::SetV(slot, _) = op
                     && slot.0 % 2 != 0

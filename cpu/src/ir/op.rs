@@ -73,7 +73,8 @@ impl Op {
             | Op::SetV(..)
             | Op::StoreV { .. }
             | Op::Check { .. }
-            | Op::TrapIf { .. } => None,
+            | Op::TrapIf { .. }
+            | Op::ExitIf { .. } => None,
         }
     }
 
@@ -110,7 +111,7 @@ impl Op {
             | Op::FUn(_, _, _, v)
             | Op::FClass(_, v)
             | Op::FToInt(_, _, _, v) => f(v, Class::F),
-            Op::Bin(_, _, a, b) | Op::Cmp(_, _, a, b) | Op::VPair(a, b) => {
+            Op::Bin(_, _, a, b) | Op::Cmp(_, _, a, b) | Op::VPair(a, b) | Op::ExitIf { a, b, .. } => {
                 f(a, Class::I);
                 f(b, Class::I);
             }

@@ -78,6 +78,13 @@ impl fmt::Display for Op {
                 write!(f, "check.{what} [{addr}{}], {len}", Offset(*offset))
             }
             Op::TrapIf { cond, cause, value } => write!(f, "trapif {cond}, {cause:#x}, {value:#x}"),
+            Op::ExitIf {
+                cond,
+                width,
+                a,
+                b,
+                target,
+            } => write!(f, "exitif.{cond:?}.{width:?} {a}, {b} ? {target}"),
             Op::Pure { function, args } | Op::PureUnless { function, args, .. } => {
                 if let Op::PureUnless { known, value, .. } = self {
                     write!(f, "if {known} {value} else ")?;

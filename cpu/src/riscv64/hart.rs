@@ -19,6 +19,7 @@ use super::csr::{self, Csrs};
 use super::pmp::Pmp;
 use super::traps::cause::{BREAKPOINT, ILLEGAL_INSTRUCTION};
 use super::{debug, disasm, helper, lift, mmu, slots};
+use crate::Follow;
 use crate::ir::Size;
 use crate::{
     Access, Context, Cpu, Layout, Lifted, PhysMem, RegFile, RegisterInfo, SpaceKey, StateError, TableChange,
@@ -314,6 +315,10 @@ impl Cpu for Hart {
 
     fn lift(&self, mode: u64, offset: u16, page: &[u8; 4096], next: Option<&[u8; 4096]>) -> Lifted {
         lift::lift(mode, offset, page, next)
+    }
+
+    fn lift_path(&self, mode: u64, offset: u16, page: &[u8; 4096], follow: Follow) -> Lifted {
+        lift::lift_path(mode, offset, page, None, follow)
     }
 
     fn call(&mut self, cx: &mut dyn Context, helper: u16, args: [u64; 3], pc: u64) -> Result<u64, Trap> {

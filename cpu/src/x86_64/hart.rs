@@ -26,6 +26,7 @@ use super::mode::Mode;
 use super::registers::{Activity, CS, Core, DS, ES, FS, GS, Msrs, Pins, SS, Segment, Table};
 use super::x87::X87;
 use super::{cpuid, debug, disasm, flags, lift, pure, slots, trap};
+use crate::Follow;
 use crate::{
     Access, Context, Cpu, FloatRules, Layout, Lifted, PhysMem, RegFile, RegisterInfo, SpaceKey, StateError,
     TableChange, Translation, Trap,
@@ -612,6 +613,10 @@ impl Cpu for Hart {
 
     fn lift(&self, mode: u64, offset: u16, page: &[u8; 4096], next: Option<&[u8; 4096]>) -> Lifted {
         lift::lift(mode, offset, page, next)
+    }
+
+    fn lift_path(&self, mode: u64, offset: u16, page: &[u8; 4096], follow: Follow) -> Lifted {
+        lift::lift_path(mode, offset, page, None, follow)
     }
 
     fn call(&mut self, cx: &mut dyn Context, helper: u16, args: [u64; 3], pc: u64) -> Result<u64, Trap> {

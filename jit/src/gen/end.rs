@@ -19,7 +19,7 @@
 use cpu::ir::{Block, Op, Size, Target, Terminal, TrapValue};
 
 use super::{Ends, Generator, Jump, Part};
-use crate::asm::{Alu, Cc, Mem, RAX, RCX, RDX, Reg};
+use crate::asm::{Alu, Cc, Mem, R15, RAX, RCX, RDX, Reg};
 use crate::gen_regs::TEMPS;
 use crate::jit::ExitKind;
 use crate::run::{Kind, Position};
@@ -192,19 +192,39 @@ impl Generator {
 
     /// An exit for a link whose displacement is `jump`.
     fn link(&mut self, jump: Jump, target: Target) {
-        debug_assert_eq!(jump.part, Part::Hot);
-        // The part is hot, so that this is its offset from the entry.
-        let at = jump.at as u64;
+        let kind = ExitKind::Link {
+            block: 0,
+            at: jump.at as u64,
+            unlinked: None,
+        };
+        let cold = jump.part == Part::Cold;
+        if cold {
+            self.bind_here(jump);
+            self.exit(kind, 0, Some(target.0));
+        } else {
+            self.aside(&[jump], |g| {
+                g.exit(kind, 0, Some(target.0));
+                Ends::Here
+            });
+        }
+        // The stub is cold, but what counts is where the jump is.
+        if let Some(exit) = self.exits.last_mut() {
+            exit.cold = cold;
+        }
+    }
+
+    /// Leaves behind the current instruction if the condition holds, in the cold part.
+    pub(super) fn exit_if(&mut self, cc: Cc, target: Target) {
+        let jump = self.jcc(cc);
+        let give_back = self.rest() - 1;
         self.aside(&[jump], |g| {
-            g.exit(
-                ExitKind::Link {
-                    block: 0,
-                    at,
-                    unlinked: None,
-                },
-                0,
-                Some(target.0),
-            );
+            g.surface();
+            if g.leaving {
+                g.exit(ExitKind::Dispatch, give_back, Some(target.0));
+                return Ends::Here;
+            }
+            g.a().alu_imm(true, Alu::Add, R15.into(), give_back as i32);
+            g.go(target);
             Ends::Here
         });
     }

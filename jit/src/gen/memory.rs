@@ -430,7 +430,7 @@ impl Generator {
             let small = self
                 .constant(v.0)
                 .is_some_and(|c| i32::try_from(c as i64).is_ok());
-            !small && self.memory(v.0).is_none()
+            !small && (self.memory(v.0).is_none() || self.constant(v.0).is_some())
         };
         // The result, the value and whether it is known have three of the four.
         if args.iter().flatten().filter(|v| wants_reg(v)).count() > 1 {

@@ -15,7 +15,7 @@ mod vector;
 use cpu::Layout;
 use cpu::ir::{Bin, Block, Class, Op, Slot, Terminal, Val, Width};
 
-use crate::asm::{Alu, Asm, Cc, R15, Reg};
+use crate::asm::{Alu, Asm, Cc, R15, Reg, Rm};
 use crate::gen_regs::HOMES;
 use crate::jit::{ExitKind, ExitRecord};
 use crate::passes::{self, Boundary, May, Passes, Sunk, Uses};
@@ -33,12 +33,16 @@ pub struct Input<'a> {
     pub thunks: &'a Thunks,
     /// Number of the first exit that the block makes.
     pub first_exit: u32,
+    /// Address of a counter of how often the block is still to run before it asks to be made anew.
+    pub counter: Option<u64>,
 }
 
-/// An exit that the block makes. A link's address is its position in the hot part until it is placed.
+/// An exit that the block makes. A link's address is its position in its part until it is placed.
 #[derive(Clone, Copy)]
 pub struct Exit {
     pub record: ExitRecord,
+    /// Whether a link's jump is in the cold part.
+    pub cold: bool,
 }
 
 /// A part of the code.
@@ -157,6 +161,9 @@ impl Generator {
         self.steps = insns as u32;
         self.prepare(block, input);
         self.alloc.reset(self.last.len());
+        if let Some(counter) = input.counter {
+            self.count_down(block, counter);
+        }
         self.begin(block);
         for i in 0..insns {
             self.insn = i;
@@ -367,6 +374,7 @@ impl Generator {
                 give_back,
                 target,
             },
+            cold: self.part == Part::Cold,
         });
         self.first_exit + self.exits.len() as u32 - 1
     }
@@ -464,6 +472,20 @@ impl Generator {
         }
     }
 
+    /// Asks to be made anew once the block has run often.
+    fn count_down(&mut self, block: &Block, counter: u64) {
+        self.hot.alu_imm(false, Alu::Sub, Rm::Rip, 1);
+        // The displacement counts from the end of the instruction, behind the immediate byte.
+        let at = self.hot.pos() - 5;
+        let jump = Jump { part: Part::Hot, at };
+        self.bind(jump, Label::Address(counter.wrapping_sub(1)));
+        let often = self.jcc(Cc::S);
+        self.aside(&[often], |g| {
+            g.exit(ExitKind::Hot, 0, Some(block.insns[0].offset.into()));
+            Ends::Here
+        });
+    }
+
     /// Takes the block's steps from the budget.
     fn begin(&mut self, block: &Block) {
         let steps = self.steps;
@@ -534,6 +556,16 @@ impl Generator {
             | Op::Check { .. }
             | Op::Call { .. } => self.access(block, op),
             Op::TrapIf { cond, cause, value } => self.trap_if(block, cond.0, cause, value),
+            Op::ExitIf {
+                cond,
+                width,
+                a,
+                b,
+                target,
+            } => {
+                let cc = self.compare_values(cond, width == Width::W64, a.0, b.0);
+                self.exit_if(cc, target);
+            }
             Op::Pure { function, args } => self.pure(function, args),
             Op::PureUnless {
                 known,
@@ -613,8 +645,7 @@ impl Generator {
 
     /// Leaves with the pc after the instruction, which is done and isn't the last.
     fn exit_after(&mut self, block: &Block) {
-        let insn = block.insns[self.insn];
-        let next = i32::from(insn.offset) + i32::from(insn.len);
+        let next = block.insns[self.insn + 1].offset.into();
         self.exit(ExitKind::Dispatch, self.rest() - 1, Some(next));
     }
 }

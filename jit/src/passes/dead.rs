@@ -83,6 +83,7 @@ pub(crate) fn dead(
         let op = &mut ops[at];
         match op {
             Op::Call { .. } => later.clear(),
+            Op::ExitIf { .. } => pass_exit(&mut later, at as u16),
             _ if op.can_trap() => pass_exit(&mut later, at as u16),
             _ => {}
         }

@@ -6,7 +6,7 @@
 //!   forward   a slot read again is the value that it holds      fold   constants, identities
 //!   dead      sets that nothing can see, values that nobody uses      sink   sets that only exits see are left to them
 //! ```
-//! Two more are decisions of `plan.rs` that can be turned off here: `homes` (results computed right into
+//! `paths` is made of several blocks by whoever lifts them ([`crate::Jit::compile_path`]). Two more are decisions of `plan.rs` that can be turned off here: `homes` (results computed right into
 //! their home) and `share` (one TLB check for all accesses off one base).
 
 mod dead;
@@ -38,18 +38,22 @@ impl Passes {
     /// Sets that only exits can see are left to them.
     pub const SINK: Passes = Passes(32);
 
-    const NAMES: [(&'static str, Passes); 6] = [
+    /// What runs often is made anew, along the path that is mostly taken.
+    pub const PATHS: Passes = Passes(64);
+
+    const NAMES: [(&'static str, Passes); 7] = [
         ("forward", Passes::FORWARD),
         ("fold", Passes::FOLD),
         ("dead", Passes::DEAD),
         ("homes", Passes::HOMES),
         ("share", Passes::SHARE),
         ("sink", Passes::SINK),
+        ("paths", Passes::PATHS),
     ];
 
     /// Every pass.
     pub const fn all() -> Passes {
-        Passes(63)
+        Passes(127)
     }
 
     /// No pass.
@@ -98,7 +102,7 @@ impl Passes {
 }
 
 /// Replaces each operand by what `f` makes of it.
-pub(crate) fn map_operands(op: &mut Op, mut f: impl FnMut(Val) -> Val) {
+pub fn map_operands(op: &mut Op, mut f: impl FnMut(Val) -> Val) {
     match op {
         Op::Const(_) | Op::Page(_) | Op::Get(_) | Op::GetF(_) | Op::GetV(_) => {}
         Op::SetV(_, v)
@@ -143,6 +147,7 @@ pub(crate) fn map_operands(op: &mut Op, mut f: impl FnMut(Val) -> Val) {
         }
         | Op::Bin(_, _, a, b)
         | Op::Cmp(_, _, a, b)
+        | Op::ExitIf { a, b, .. }
         | Op::FBin(_, _, _, a, b)
         | Op::FCmp(_, _, a, b)
         | Op::FOrder(_, _, a, b)
@@ -222,6 +227,7 @@ pub(crate) fn is_pure(op: &Op) -> bool {
         | Op::Rmw { .. }
         | Op::Check { .. }
         | Op::TrapIf { .. }
+        | Op::ExitIf { .. }
         | Op::Call { .. } => false,
     }
 }

@@ -64,6 +64,7 @@ fn compare(jit: &mut Jit, seed: u64, passes: Passes, budget: u64) {
     match jit.run(&mut ours, entry, &mut our_budget) {
         Ran::Exit(exit) => our_exit = exit,
         Ran::Link(_) => {}
+        Ran::Hot => panic!("it ran once"),
         Ran::Tail => {
             assert!(budget < u64::from(b.steps()), "seed {seed}: tail");
             our_exit = interp::run(

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use cpu::ir::{Block, Op, Target, Terminal, Val};
+use cpu::ir::{Block, Insn, Op, Target, Terminal, Val};
 use cpu::{Exit, interp};
 use jit::tlb;
-use jit::{BlockKey, Jit, LinkSite, Passes, Ran};
+use jit::{BlockId, BlockKey, Jit, LinkSite, Passes, Ran};
 
 use crate::random::{Rng, block_of};
 use crate::world::{LAYOUT, PAGE, World};
@@ -212,10 +212,78 @@ fn translate(program: &Program, world: &mut World, jit: &mut Jit, rng: &mut Rng,
         match jit.run(world, entry, &mut budget) {
             Ran::Exit(exit) => after(world, exit, &mut budget),
             Ran::Link(s) => site = Some(s),
+            Ran::Hot => {
+                let id = improve(program, jit, world.regs[LAYOUT.pc]);
+                world.jumps.insert(world.regs[LAYOUT.pc], jit.entry(id), false);
+            }
             Ran::Tail if budget > 0 => step_here(program, world, &mut scratch, &mut budget),
             Ran::Tail => {}
         }
     }
+}
+
+/// Makes the block at pc anew along a path: one that goes on through blocks of its page, as often as they fit.
+fn improve(program: &Program, jit: &mut Jit, pc: u64) -> BlockId {
+    let key = BlockKey {
+        page: FRAMES[(pc >> 12 & 1) as usize],
+        offset: (pc & 0xfff) as u16,
+        mode: 3,
+        next: None,
+    };
+    let mut path = program.at(pc).clone();
+    while path.insns.len() < 30
+        && let Some(next) = match path.terminal {
+            Terminal::Jump(to) => Some(to),
+            Terminal::Branch { taken, fall, .. } => {
+                let mut heat = |to: Target| {
+                    let offset = to.0 as u16;
+                    jit.heat(BlockKey { offset, ..key })
+                };
+                let (t, f) = (heat(taken), heat(fall));
+                Some(if t > f { taken } else { fall })
+            }
+            _ => None,
+        }
+        .filter(|to| to.same_page() && to.0 != 0xffe)
+    {
+        let more = program.at((pc & !0xfff) + next.0 as u64).clone();
+        let Some(op) = path.terminal.followed(next.0 as u16) else {
+            break;
+        };
+        path.ops.extend(op);
+        let by = path.ops.len() as u16;
+        let moved = |v: Val| Val(v.0 + by);
+        path.insns.extend(more.insns.iter().map(|insn| Insn {
+            first_op: insn.first_op + by,
+            ..*insn
+        }));
+        path.ops.extend(more.ops.into_iter().map(|mut op| {
+            jit::passes::map_operands(&mut op, moved);
+            op
+        }));
+        path.terminal = match more.terminal {
+            Terminal::Branch {
+                cond,
+                width,
+                a,
+                b,
+                taken,
+                fall,
+            } => Terminal::Branch {
+                cond,
+                width,
+                a: moved(a),
+                b: moved(b),
+                taken,
+                fall,
+            },
+            Terminal::Indirect(v) => Terminal::Indirect(moved(v)),
+            Terminal::Ask(v, to) => Terminal::Ask(moved(v), to),
+            other => other,
+        };
+        path.verify().unwrap();
+    }
+    jit.compile_path(key, &path, &[]).unwrap()
 }
 
 /// Interprets the block at pc, which is the start of one.
@@ -230,6 +298,7 @@ fn step_here(program: &Program, world: &mut World, scratch: &mut interp::Scratch
 #[test]
 fn programs_agree_with_the_interpreter() {
     let mut jit = Jit::new(&LAYOUT, 64 << 20).unwrap();
+    jit.set_often(3);
     let count: u64 = std::env::var("JIT_BLOCKS")
         .ok()
         .and_then(|n| n.parse().ok())
@@ -259,7 +328,11 @@ fn programs_agree_with_the_interpreter() {
     }
     let stats = jit.stats();
     assert!(
-        stats.links > 1000 && stats.misses > 100 && stats.tails > 0 && stats.revived > 100,
+        stats.links > 1000
+            && stats.misses > 100
+            && stats.tails > 0
+            && stats.revived > 50
+            && stats.paths > 100,
         "{stats:?}"
     );
 }

@@ -518,6 +518,14 @@ pub fn block(rng: &mut Rng) -> Block {
     block_of(rng, n)
 }
 
+/// Never the block itself, which would be linked and run on.
+fn target(rng: &mut Rng) -> Target {
+    match rng.below(0x3000) as i32 * 2 - 0x1000 {
+        0 => Target(2),
+        target => Target(target),
+    }
+}
+
 /// A random block of `n` instructions, or one more.
 pub fn block_of(rng: &mut Rng, n: usize) -> Block {
     let faults = rng.below(4) != 0;
@@ -534,7 +542,8 @@ pub fn block_of(rng: &mut Rng, n: usize) -> Block {
     };
     let mut insns = Vec::new();
     let mut offset = 0;
-    for _ in 0..n {
+    let path = b.rng.below(3) == 0;
+    for i in 0..n {
         let len = b.rng.pick(&[2u8, 4]);
         insns.push(Insn {
             offset,
@@ -571,12 +580,19 @@ pub fn block_of(rng: &mut Rng, n: usize) -> Block {
                 b.pure();
             }
         }
+        if path && i + 1 < n && b.rng.below(2) == 0 {
+            let (x, y) = (b.int(), b.int());
+            let (cond, width) = (b.rng.pick(&CONDS), b.rng.pick(&[Width::W32, Width::W64]));
+            let target = target(b.rng);
+            b.op(Op::ExitIf {
+                cond,
+                width,
+                a: x,
+                b: y,
+                target,
+            });
+        }
     }
-    // Never the block itself, which would be linked and run on.
-    let target = |rng: &mut Rng| match rng.below(0x3000) as i32 * 2 - 0x1000 {
-        0 => Target(2),
-        target => Target(target),
-    };
     let terminal = match b.rng.below(9) {
         0 | 1 => Terminal::Jump(target(b.rng)),
         2..=4 => {

@@ -78,6 +78,7 @@ impl Engine for Translator {
         match self.jit.run(world, entry, budget) {
             Ran::Exit(exit) => exit,
             Ran::Link(_) => Exit::Next,
+            Ran::Hot => unreachable!("it ran once"),
             Ran::Tail => interp::run(
                 block,
                 &LAYOUT,

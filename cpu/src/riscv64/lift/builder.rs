@@ -1,6 +1,9 @@
 //! The builder of a block: ops, what slots hold, and folding of constants.
 
-use crate::ir::{Bin, Insn, Op, Slot, Target, Terminal, TrapValue, Un, Val, Width, eval_bin, eval_un};
+use crate::Follow;
+use crate::ir::{
+    Bin, Insn, MAX_INSNS, Op, Slot, Target, Terminal, TrapValue, Un, Val, Width, eval_bin, eval_un,
+};
 use crate::riscv64::helper;
 use crate::riscv64::rows::{F, X};
 use crate::riscv64::slots;
@@ -98,6 +101,18 @@ impl Lifter {
 
     pub fn take_terminal(&mut self) -> Option<Terminal> {
         self.terminal.take()
+    }
+
+    /// Where the block goes on behind this terminal, if `follow` wants it to, with an op in the place of the branch.
+    pub fn follow(&mut self, terminal: &Terminal, follow: Follow) -> Option<u16> {
+        if !matches!(terminal, Terminal::Jump(_) | Terminal::Branch { .. }) || self.insns() + 1 >= MAX_INSNS {
+            return None;
+        }
+        let next = follow(terminal).filter(|next| usize::from(*next) < 4096)?;
+        if let Some(op) = terminal.followed(next)? {
+            self.op(op);
+        }
+        Some(next)
     }
 
     /// The end of a block whose last instruction, which has no ops yet, is illegal.

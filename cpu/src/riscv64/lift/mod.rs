@@ -33,13 +33,24 @@ pub(crate) use system::CsrOp;
 
 use super::decode::{self, Fp};
 use super::slots::{MODE_FRM_RESERVED, MODE_FS_DIRTY, MODE_FS_OFF};
-use crate::Lifted;
 use crate::ir::{Block, MAX_INSNS, Target, Terminal};
+use crate::{Follow, Lifted};
 
 const PAGE_SIZE: usize = 4096;
 
 /// Translates instructions from `offset` of a page on; see [`crate::Cpu::lift`].
 pub fn lift(mode: u64, offset: u16, page: &[u8; PAGE_SIZE], next: Option<&[u8; PAGE_SIZE]>) -> Lifted {
+    lift_path(mode, offset, page, next, &mut |_| None)
+}
+
+/// The same along a path; see [`crate::Cpu::lift_path`].
+pub fn lift_path(
+    mode: u64,
+    offset: u16,
+    page: &[u8; PAGE_SIZE],
+    next: Option<&[u8; PAGE_SIZE]>,
+    follow: Follow,
+) -> Lifted {
     let half = |bytes: &[u8; PAGE_SIZE], at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
     let mut l = Lifter::new(mode);
     let mut at = usize::from(offset) & (PAGE_SIZE - 2);
@@ -62,7 +73,10 @@ pub fn lift(mode: u64, offset: u16, page: &[u8; PAGE_SIZE], next: Option<&[u8; P
         let terminal = instruction(&mut l, at as u16, len as u8, insn);
         at += len;
         if let Some(terminal) = terminal {
-            return block(l, terminal, at > PAGE_SIZE);
+            match l.follow(&terminal, follow) {
+                Some(next) => at = usize::from(next),
+                None => return block(l, terminal, at > PAGE_SIZE),
+            }
         }
         if at >= PAGE_SIZE || l.insns() == MAX_INSNS {
             return block(l, Terminal::Jump(Target(at as i32)), at > PAGE_SIZE);

@@ -4,9 +4,10 @@
 //! [`Lifter::sx`], which cost nothing where the value is known to be extended already.
 
 use super::cc::Cc;
+use crate::Follow;
 use crate::ir::{
-    Bin, Class, Cond, Insn, Op, Size, Slot, Target, Terminal, TrapValue, Un, Val, Width, eval_bin, eval_cmp,
-    eval_un,
+    Bin, Class, Cond, Insn, MAX_INSNS, Op, Size, Slot, Target, Terminal, TrapValue, Un, Val, Width, eval_bin,
+    eval_cmp, eval_un,
 };
 use crate::x86_64::helper::Form;
 use crate::x86_64::mode::Mode;
@@ -154,6 +155,22 @@ impl Lifter {
 
     pub fn terminal(&self) -> Option<Terminal> {
         self.terminal
+    }
+
+    /// Where the block goes on behind this terminal, if `follow` wants it to, with an op in the place of the branch.
+    pub fn follow(&mut self, terminal: &Terminal, follow: Follow) -> Option<u16> {
+        if !matches!(terminal, Terminal::Jump(_) | Terminal::Branch { .. })
+            || self.insns() + 1 >= MAX_INSNS
+            || self.is_single()
+        {
+            return None;
+        }
+        let next = follow(terminal).filter(|next| usize::from(*next) < 4096)?;
+        if let Some(op) = terminal.followed(next)? {
+            self.op(op);
+        }
+        self.terminal = None;
+        Some(next)
     }
 
     /// The instruction raises an exception and does nothing else.

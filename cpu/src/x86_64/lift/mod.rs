@@ -43,8 +43,8 @@ pub(super) use builder::log2;
 
 use super::helper;
 use super::mode::Mode;
-use crate::Lifted;
 use crate::ir::{Block, MAX_INSNS, Size, Terminal};
+use crate::{Follow, Lifted};
 use iced_x86::{Decoder, DecoderError, DecoderOptions, EncodingKind, Instruction};
 
 #[cfg(test)]
@@ -81,6 +81,17 @@ const FAMILIES: &[fn(&mut Lifter, &Instruction) -> bool] = &[
 
 /// Translates instructions from `offset` of a page on; see [`crate::Cpu::lift`].
 pub fn lift(mode: u64, offset: u16, page: &[u8; PAGE_SIZE], next: Option<&[u8; PAGE_SIZE]>) -> Lifted {
+    lift_path(mode, offset, page, next, &mut |_| None)
+}
+
+/// The same along a path; see [`crate::Cpu::lift_path`].
+pub fn lift_path(
+    mode: u64,
+    offset: u16,
+    page: &[u8; PAGE_SIZE],
+    next: Option<&[u8; PAGE_SIZE]>,
+    follow: Follow,
+) -> Lifted {
     let mode = Mode::from_bits_retain(mode);
     let mut l = Lifter::new(mode);
     let start = usize::from(offset) & (PAGE_SIZE - 1);
@@ -93,6 +104,7 @@ pub fn lift(mode: u64, offset: u16, page: &[u8; PAGE_SIZE], next: Option<&[u8; P
             // Not reached: `at` is in the page.
             return Lifted::NeedsNextPage;
         }
+        decoder.set_ip(at as u64);
         decoder.decode_out(&mut i);
         if decoder.last_error() == DecoderError::NoMoreBytes {
             if !l.is_empty() {
@@ -108,7 +120,10 @@ pub fn lift(mode: u64, offset: u16, page: &[u8; PAGE_SIZE], next: Option<&[u8; P
         let terminal = instruction(&mut l, at, bytes, decoder.last_error(), &i);
         at += i.len();
         if let Some(terminal) = terminal {
-            return block(l, terminal, false);
+            match l.follow(&terminal, follow) {
+                Some(next) => at = usize::from(next),
+                None => return block(l, terminal, false),
+            }
         }
         if at >= PAGE_SIZE || l.insns() == MAX_INSNS || l.op_count() >= MAX_OPS || l.is_single() {
             let terminal = l.fall_through(at as i32);
