@@ -230,6 +230,13 @@ fn step<E: Env + ?Sized>(
                 0,
             );
         }
+        Op::GetFlags => env.regs()[layout.fp_env] & u64::from(layout.fp_flags),
+        Op::SetFlags(v) => {
+            let flags = u64::from(layout.fp_flags);
+            let fp_env = &mut env.regs()[layout.fp_env];
+            *fp_env = *fp_env & !flags | value(v) & flags;
+            0
+        }
         Op::FromBits(v) => value(v),
         Op::ToBits(fmt, v) => value(v) & size_of(fmt).mask(),
         Op::FBin(op, fmt, rm, a, b) => eval_fbin(

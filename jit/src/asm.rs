@@ -580,6 +580,16 @@ impl Asm {
         self.ins(Self::scalar(d), false, 0x0f10, dst.0, Rm::Rip, false);
     }
 
+    /// stmxcsr
+    pub fn store_mxcsr(&mut self, dst: Mem) {
+        self.ins(0, false, 0x0fae, 3, dst.into(), false);
+    }
+
+    /// ldmxcsr
+    pub fn load_mxcsr(&mut self, src: Mem) {
+        self.ins(0, false, 0x0fae, 2, src.into(), false);
+    }
+
     /// movaps
     pub fn fmov(&mut self, dst: Xmm, src: Xmm) {
         if dst != src {

@@ -13,7 +13,8 @@
 //!    MXCSR        the guest's rounding and flags; exceptions masked
 //!
 //!  a block:
-//!    hot     sub r15, steps; jb tail
+//!    hot     sub [counter], 1; js often     until it is made anew, along a path
+//!            sub r15, steps; jb tail
 //!            instructions; an access: probe, jne cold, access
 //!            jcc/jmp links, patched; or a probe of the jump cache
 //!    cold    tail, slow paths, exits (mov eax, number; jmp exit)

@@ -419,6 +419,10 @@ pub enum Op {
         /// Arguments (I).
         args: [Option<Val>; 4],
     },
+    /// I: the flags of the floating-point environment ([`crate::Layout::fp_flags`]), as it has them.
+    GetFlags,
+    /// Stores an I value's bits as the flags of the floating-point environment.
+    SetFlags(Val),
     /// F: the content of a slot.
     GetF(Slot),
     /// Stores an F value into a slot.
@@ -731,7 +735,7 @@ impl Block {
                 {
                     return Err(format!("op {at} has a vector in slots from {slot} on"));
                 }
-                committed |= matches!(op, Op::Set(..) | Op::SetF(..) | Op::SetV(..));
+                committed |= matches!(op, Op::Set(..) | Op::SetF(..) | Op::SetV(..) | Op::SetFlags(_));
             }
         }
         match self.terminal {

@@ -36,6 +36,7 @@ impl Op {
             | Op::FCmp(..)
             | Op::FOrder(..)
             | Op::FClass(..)
+            | Op::GetFlags
             | Op::FToInt(..)
             | Op::Pure { .. }
             | Op::PureUnless { .. }
@@ -67,6 +68,7 @@ impl Op {
             | Op::VFCmp(..)
             | Op::VConvert(..) => Some(Class::V),
             Op::Set(..)
+            | Op::SetFlags(_)
             | Op::Store { .. }
             | Op::SetF(..)
             | Op::StoreF { .. }
@@ -81,7 +83,7 @@ impl Op {
     /// Calls `f` with each operand and the class it must have.
     pub fn operands(&self, mut f: impl FnMut(Val, Class)) {
         match *self {
-            Op::Const(_) | Op::Page(_) | Op::Get(_) | Op::GetF(_) | Op::GetV(_) => {}
+            Op::Const(_) | Op::Page(_) | Op::Get(_) | Op::GetF(_) | Op::GetV(_) | Op::GetFlags => {}
             Op::SetV(_, v)
             | Op::VToF(v)
             | Op::VUn(_, v)
@@ -104,7 +106,9 @@ impl Op {
                 f(v, Class::V);
                 f(x, Class::I);
             }
-            Op::Set(_, v) | Op::Un(_, v) | Op::FromBits(v) | Op::FFromInt(_, _, _, v) => f(v, Class::I),
+            Op::Set(_, v) | Op::SetFlags(v) | Op::Un(_, v) | Op::FromBits(v) | Op::FFromInt(_, _, _, v) => {
+                f(v, Class::I)
+            }
             Op::SetF(_, v)
             | Op::VFromF(v)
             | Op::ToBits(_, v)

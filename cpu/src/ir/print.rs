@@ -95,6 +95,8 @@ impl fmt::Display for Op {
                 }
                 write!(f, ")")
             }
+            Op::GetFlags => write!(f, "getflags"),
+            Op::SetFlags(v) => write!(f, "setflags {v}"),
             Op::GetF(s) => write!(f, "getf {s}"),
             Op::SetF(s, v) => write!(f, "setf {s}, {v}"),
             Op::LoadF { fmt, addr, offset } => write!(f, "loadf.{fmt:?} [{addr}{}]", Offset(*offset)),

@@ -23,6 +23,7 @@ use crate::asm::{Alu, Cc, Mem, RAX, RSP, Reg, Rm, Xmm};
 use crate::plan::NONE;
 use crate::run::Soft;
 use crate::thunks::constant;
+use crate::words::SCRATCH;
 
 /// An argument or a result of a call to software.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +31,9 @@ enum Value {
     Int(Operand),
     Float(Xmm),
 }
+
+/// Where MXCSR is moved through.
+const MXCSR: Mem = Mem::new(RSP, SCRATCH);
 
 /// Bitwise operations.
 const AND: u8 = 0x54;
@@ -54,6 +58,26 @@ impl Generator {
                 let x = self.temp_xmm();
                 self.a().xmm_from_reg(true, x, r);
                 self.define_xmm(x);
+            }
+            Op::GetFlags => {
+                let dst = self.dest(&[]);
+                self.a().store_mxcsr(MXCSR);
+                self.a().load(false, dst, MXCSR);
+                let flags = self.layout.fp_flags as i32;
+                self.a().alu_imm(false, Alu::And, dst.into(), flags);
+                self.define(dst);
+            }
+            Op::SetFlags(v) => {
+                let v = self.reg(v.0);
+                let t = self.temp();
+                self.a().store_mxcsr(MXCSR);
+                // All of the host's flags go, also those that the guest doesn't have.
+                self.a().alu_imm(false, Alu::And, MXCSR.into(), !0x3f);
+                self.a().mov(false, t, v);
+                let flags = self.layout.fp_flags as i32 & 0x3f;
+                self.a().alu_imm(false, Alu::And, t.into(), flags);
+                self.a().alu_store(false, Alu::Or, MXCSR, t);
+                self.a().load_mxcsr(MXCSR);
             }
             Op::ToBits(fmt, v) => self.bits(fmt == Fmt::F64, v.0),
             Op::FBin(op, fmt, rm, a, b) => match (op, rm) {

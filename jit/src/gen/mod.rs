@@ -583,6 +583,8 @@ impl Generator {
             | Op::FJoin32(..)
             | Op::FClass(..)
             | Op::FToInt(..)
+            | Op::GetFlags
+            | Op::SetFlags(_)
             | Op::FFromInt(..) => self.float(op),
             Op::VPair(..)
             | Op::VToF(_)

@@ -104,7 +104,7 @@ impl Passes {
 /// Replaces each operand by what `f` makes of it.
 pub fn map_operands(op: &mut Op, mut f: impl FnMut(Val) -> Val) {
     match op {
-        Op::Const(_) | Op::Page(_) | Op::Get(_) | Op::GetF(_) | Op::GetV(_) => {}
+        Op::Const(_) | Op::Page(_) | Op::Get(_) | Op::GetF(_) | Op::GetV(_) | Op::GetFlags => {}
         Op::SetV(_, v)
         | Op::VToF(v)
         | Op::VFromF(v)
@@ -117,6 +117,7 @@ pub fn map_operands(op: &mut Op, mut f: impl FnMut(Val) -> Val) {
         | Op::VConvert(_, v)
         | Op::LoadV { addr: v, .. }
         | Op::Set(_, v)
+        | Op::SetFlags(v)
         | Op::SetF(_, v)
         | Op::Un(_, v)
         | Op::FromBits(v)
@@ -206,7 +207,8 @@ pub(crate) fn is_pure(op: &Op) -> bool {
         | Op::Pure { .. }
         | Op::PureUnless { .. }
         | Op::FUn(FUn::Neg | FUn::Abs | FUn::Unbox | FUn::Box, ..) => true,
-        // They raise flags.
+        // They raise flags, or see them.
+        Op::GetFlags | Op::SetFlags(_) => false,
         Op::VFBin(..) | Op::VFSqrt(..) | Op::VFCmp(..) | Op::VConvert(..) => false,
         Op::FBin(..)
         | Op::FUn(FUn::Sqrt | FUn::Convert, ..)

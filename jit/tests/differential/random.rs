@@ -301,6 +301,9 @@ impl Builder<'_> {
         let fmt = self.rng.pick(&[Fmt::F32, Fmt::F64]);
         let rm = self.rm();
         match self.rng.below(13) {
+            0 if self.rng.below(4) == 0 => {
+                self.new_int(Op::GetFlags);
+            }
             0..=3 => {
                 let (a, b) = (self.of(fmt), self.of(fmt));
                 let op = self.rng.pick(&FBINS);
@@ -573,6 +576,10 @@ pub fn block_of(rng: &mut Rng, n: usize) -> Block {
         }
         for _ in 0..if vectors { b.rng.below(3) } else { 0 } {
             b.vector_set();
+        }
+        if floats && b.rng.below(8) == 0 {
+            let v = b.int();
+            b.op(Op::SetFlags(v));
         }
         for _ in 0..b.rng.below(3) {
             b.set();

@@ -18,27 +18,27 @@ struct Limit {
 const LIMITS: [Limit; 4] = [
     Limit {
         name: "demo",
-        blocks: 122,
-        hot: 2400,
-        all: 4424,
+        blocks: 132,
+        hot: 2261,
+        all: 4189,
     },
     Limit {
         name: "x86_demo",
-        blocks: 130,
-        hot: 2882,
-        all: 5117,
+        blocks: 140,
+        hot: 2706,
+        all: 4977,
     },
     Limit {
         name: "paging",
-        blocks: 2114,
-        hot: 3406,
-        all: 5209,
+        blocks: 2113,
+        hot: 3891,
+        all: 6272,
     },
     Limit {
         name: "fp_mix",
-        blocks: 107,
-        hot: 2638,
-        all: 4165,
+        blocks: 134,
+        hot: 2086,
+        all: 3081,
     },
 ];
 

@@ -92,6 +92,8 @@ pub mod number {
     pub const SCAUSE: u16 = 0x142;
     /// stval.
     pub const STVAL: u16 = 0x143;
+    /// fflags.
+    pub const FFLAGS: u16 = 0x001;
     /// frm.
     pub const FRM: u16 = 0x002;
     /// fcsr.

@@ -4,7 +4,7 @@
 use super::Lifter;
 use crate::ir::{Bin, Op, Slot, Target, Terminal, TrapValue, Un, Val, Width};
 use crate::riscv64::csr::bits::*;
-use crate::riscv64::csr::number::{SCAUSE, SEPC, SSCRATCH, SSTATUS, STVAL};
+use crate::riscv64::csr::number::{FFLAGS, SCAUSE, SEPC, SSCRATCH, SSTATUS, STVAL};
 use crate::riscv64::helper;
 use crate::riscv64::rows::{Csr, CsrImm, X};
 use crate::riscv64::slots::{self, MODE_FS_DIRTY, MODE_LONE, MODE_PRIV, MODE_SEMIHOSTING};
@@ -51,6 +51,10 @@ impl Lifter {
             }
         }
         let reads = op != CsrOp::Write || rd != X(0);
+        // Where nothing needs to be asked or marked.
+        if csr == FFLAGS && self.mode() & MODE_FS_DIRTY != 0 {
+            return self.fflags(op, rd, writes, reads, operand);
+        }
         let descriptor = helper::csr_descriptor(csr, op as u8, writes, reads, self.insn());
         let descriptor = self.constant(descriptor);
         let old = self.call(helper::CSR, [Some(descriptor), Some(operand), None]);
@@ -126,6 +130,51 @@ impl Lifter {
     fn without(&mut self, a: Val, b: Val) -> Val {
         let b = self.un(Un::Not, b);
         self.bin(Bin::And, Width::W64, a, b)
+    }
+
+    /// An access to fflags.
+    fn fflags(&mut self, op: CsrOp, rd: X, writes: bool, reads: bool, operand: Val) {
+        // fflags' bits and the environment's, which has them the other way round and one more among them.
+        const PLACES: [(u8, u8); 5] = [(0, 5), (1, 4), (2, 3), (3, 2), (4, 0)];
+        let old = if reads {
+            let flags = self.op(Op::GetFlags);
+            self.moved(flags, PLACES.map(|(ours, theirs)| (theirs, ours)))
+        } else {
+            operand
+        };
+        if writes {
+            let new = match op {
+                CsrOp::Write => operand,
+                CsrOp::Set => self.bin(Bin::Or, Width::W64, old, operand),
+                CsrOp::Clear => {
+                    let keep = self.un(Un::Not, operand);
+                    self.bin(Bin::And, Width::W64, old, keep)
+                }
+            };
+            let flags = self.moved(new, PLACES);
+            self.op(Op::SetFlags(flags));
+        }
+        if reads {
+            self.set_x(rd, old);
+        }
+    }
+
+    /// The bits of a value at other places: from, to.
+    fn moved(&mut self, v: Val, places: [(u8, u8); 5]) -> Val {
+        let mut sum = self.constant(0);
+        for (from, to) in places {
+            let mask = self.constant(1 << from);
+            let bit = self.bin(Bin::And, Width::W64, v, mask);
+            let (op, by) = if to > from {
+                (Bin::Shl, to - from)
+            } else {
+                (Bin::Shr, from - to)
+            };
+            let by = self.constant(by.into());
+            let bit = self.bin(op, Width::W64, bit, by);
+            sum = self.bin(Bin::Or, Width::W64, sum, bit);
+        }
+        sum
     }
 
     /// `mret` and `sret`.
