@@ -56,6 +56,9 @@ macro_rules! context_without_board {
         fn acknowledge(&mut self, _: u32, _: u8) {
             unreachable!("no interrupt controller")
         }
+        fn numeric_error(&mut self, _: bool) {
+            unreachable!("no chipset")
+        }
         fn shutdown(&mut self) {
             unreachable!("no shutdown")
         }
@@ -291,6 +294,8 @@ pub trait Context {
     fn local_write(&mut self, register: u32, value: u64) -> bool;
     /// The hart takes the interrupt that an interrupt controller shows at its pin.
     fn acknowledge(&mut self, pin: u32, vector: u8);
+    /// Drives the hart's output for floating-point errors (x86: FERR#).
+    fn numeric_error(&mut self, level: bool);
     /// The hart can't go on (x86: triple fault).
     fn shutdown(&mut self);
     /// Steps that may be made before the next thing is due, the executing one included.

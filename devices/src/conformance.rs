@@ -12,7 +12,7 @@ use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_oneof, p
 
 use crate::fake::{Effect, Fake};
 use crate::ide::Unit;
-use crate::pc::{self, Cmos, FwCfg, I8042, Interrupts, Pit, Pm, TestDev, Vga, interrupts};
+use crate::pc::{self, Cmos, Coprocessor, FwCfg, I8042, Interrupts, Pit, Pm, TestDev, Vga, interrupts};
 use crate::pci::{MEMORY_WINDOW, Pci};
 use crate::virtio::{Blk, Console, EmptySlot, Mmio, Net, PciTransport, Rng, bridged, driver};
 use crate::{Clint, Device, DeviceError, Finisher, HartPin, Ide, Input, Plic, Rtc, Uart, VirtualTime};
@@ -431,7 +431,7 @@ fn subjects() -> Vec<Subject> {
         },
         Subject {
             make: || Box::new(I8042::new()),
-            registers: &[0, 0, 0, 4],
+            registers: &[0, 0, 0, 4, 8],
             size: pc::i8042::SIZE,
             prepare: |_| {
                 // Interrupts of both ports on, then keys.
@@ -475,9 +475,15 @@ fn subjects() -> Vec<Subject> {
         },
         Subject {
             make: || Box::new(Pm::new(9)),
-            registers: &[0, 2, 4, 5, 8, pc::pm::RESET_CONTROL, pc::pm::PORT_92],
+            registers: &[0, 2, 4, 5, 8, pc::pm::RESET_CONTROL],
             size: pc::pm::SIZE,
             prepare: |_| vec![Op::Write(2, 2, 1), Op::Advance(3_000_000_000)],
+        },
+        Subject {
+            make: || Box::new(Coprocessor::new(2)),
+            registers: &[0, 1],
+            size: pc::coprocessor::SIZE,
+            prepare: |_| vec![Op::Write(1, 1, 1)],
         },
         Subject {
             make: || Box::new(TestDev::new(1)),

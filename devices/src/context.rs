@@ -15,9 +15,17 @@ pub trait Context {
     /// the PLIC source number); its interrupt controller hears of it by [`crate::Device::line_changed`].
     fn set_line(&mut self, line: u32, level: bool);
 
-    /// Drives an interrupt input of a hart: 0 or 1, but for the pins that say otherwise. The hart looks at
+    /// Drives an interrupt input of a hart, or of [`ALL_HARTS`]: 0 or 1, but for the pins that say otherwise. The hart looks at
     /// its pins at the next boundary.
     fn set_hart_pin(&mut self, hart: u32, pin: HartPin, level: u32);
+
+    /// Says where the registers of a hart's own interrupt controller (x86: the local APIC) are in its physical addresses; `None`:
+    /// nowhere. They hide whatever else is there, for that hart alone.
+    fn set_local_window(&mut self, hart: u32, base: Option<u64>);
+
+    /// Says what answers reads of the ROM shadow's `len` bytes from `addr` on, and what takes writes: RAM, else what the
+    /// board has there besides. A whole number of the board's granules.
+    fn set_shadow(&mut self, addr: u64, len: u64, rights: Shadow);
 
     /// The hart whose access is handled (0 for deadlines and inputs). Only what stands on the board once a
     /// hart, at one address for all, asks.
@@ -62,8 +70,20 @@ pub trait Context {
     fn power(&mut self, action: Power);
 }
 
+/// Every hart, for [`Context::set_hart_pin`].
+pub const ALL_HARTS: u32 = u32::MAX;
+
 /// Bytes in a block of [`Context::disk_read`] and [`Context::disk_write`].
 pub const BLOCK_SIZE: usize = 4096;
+
+/// Which accesses to a part of the ROM shadow are RAM's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Shadow {
+    /// Reads and fetches.
+    pub read: bool,
+    /// Writes.
+    pub write: bool,
+}
 
 /// An interrupt input of a hart: on RISC-V each is the bit of `mip` of that name (RISC-V Priv 3.1.9); the others
 /// are an x86 processor's.
@@ -88,6 +108,10 @@ pub enum HartPin {
     Init,
     /// Start-up: the vector + 1; latched.
     Startup,
+    /// A20M#: address line 20 is masked.
+    A20Masked,
+    /// IGNNE#: floating-point errors are ignored where CR0.NE is 0 (SDM 1 8.7).
+    IgnoreNumericError,
 }
 
 /// What a device asks of the board's power.

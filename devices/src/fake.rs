@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use icount::VirtualTime;
 
-use crate::{BLOCK_SIZE, Context, DiskError, DmaError, HartPin, Power};
+use crate::{BLOCK_SIZE, Context, DiskError, DmaError, HartPin, Power, Shadow};
 
 /// Guest-physical address at which the fake's RAM begins.
 pub const RAM_BASE: u64 = 0x8000_0000;
@@ -19,6 +19,8 @@ pub const DRIVES: u8 = 2;
 pub enum Effect {
     Line(u32, bool),
     Pin(u32, HartPin, u32),
+    LocalWindow(u32, Option<u64>),
+    Shadow(u64, u64, Shadow),
     DmaWrite(u64, Vec<u8>),
     Message(u64, u32),
     Frame(u8, Vec<u8>),
@@ -90,6 +92,14 @@ impl Context for Fake {
 
     fn set_hart_pin(&mut self, hart: u32, pin: HartPin, level: u32) {
         self.effects.push(Effect::Pin(hart, pin, level));
+    }
+
+    fn set_local_window(&mut self, hart: u32, base: Option<u64>) {
+        self.effects.push(Effect::LocalWindow(hart, base));
+    }
+
+    fn set_shadow(&mut self, addr: u64, len: u64, rights: Shadow) {
+        self.effects.push(Effect::Shadow(addr, len, rights));
     }
 
     fn hart(&self) -> u32 {

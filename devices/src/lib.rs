@@ -41,7 +41,7 @@ pub mod uart;
 pub mod virtio;
 
 pub use clint::Clint;
-pub use context::{BLOCK_SIZE, Context, DiskError, DmaError, HartPin, Power};
+pub use context::{ALL_HARTS, BLOCK_SIZE, Context, DiskError, DmaError, HartPin, Power, Shadow};
 pub use device::{Device, Input, InputKind};
 pub use finisher::Finisher;
 pub use icount::VirtualTime;

@@ -6,7 +6,7 @@ use cpu::{Access, Cpu, Env, Here, Layout, Outcome, RegFile, SpaceKey, Standing, 
 
 use crate::ram::PAGE;
 use crate::stops::Stop;
-use crate::system::System;
+use crate::system::{Located, System};
 
 /// Why an access was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) enum Place {
 /// Translates `len` bytes at `va`, all in one page, for an access; caches the translation.
 pub(crate) fn part(cpu: &dyn Cpu, sys: &mut System, va: u64, len: u64, access: Access) -> Result<Part, Trap> {
     // A helper may have changed who accesses (x86: descriptor tables are read as the supervisor).
-    let key = cpu.data_space();
+    let key = sys.own_key(cpu.data_space());
     reselect(cpu, sys);
     if sys.space_key != Some(key) {
         sys.select_space(cpu, key);
@@ -68,18 +68,18 @@ pub(crate) fn part(cpu: &dyn Cpu, sys: &mut System, va: u64, len: u64, access: A
         }
         cpu.accessed(va, len, access);
     }
-    if let Some(page) = sys.memory.ram().page_of(found.addr) {
-        reselect(cpu, sys);
-        let space = sys.space;
-        sys.memory.fill_data(space, va, page, &found);
-        return Ok(Part {
-            addr: found.addr,
-            len,
-            place: Place::Ram,
-        });
-    }
-    match sys.device_at(found.addr, len) {
-        Some((index, offset)) => Ok(Part {
+    match sys.locate(found, len, access) {
+        Some(Located::Memory { page, translation }) => {
+            reselect(cpu, sys);
+            let space = sys.space;
+            sys.memory.fill_data(space, va, page, &translation);
+            Ok(Part {
+                addr: translation.addr,
+                len,
+                place: Place::Ram,
+            })
+        }
+        Some(Located::Device { index, offset }) => Ok(Part {
             addr: found.addr,
             len,
             place: Place::Device { index, offset },
@@ -92,7 +92,8 @@ pub(crate) fn part(cpu: &dyn Cpu, sys: &mut System, va: u64, len: u64, access: A
 fn reselect(cpu: &dyn Cpu, sys: &mut System) {
     if sys.memory.take_moved() {
         sys.leave = true;
-        sys.select_space(cpu, cpu.data_space());
+        let key = sys.own_key(cpu.data_space());
+        sys.select_space(cpu, key);
     }
 }
 
@@ -258,11 +259,12 @@ pub(crate) fn regrant(cpu: &dyn Cpu, sys: &mut System, va: u64, addr: u64) {
         && sys.memory.guards(page).is_empty()
         && !sys.memory.grant(sys.space, va, page)
         && let Ok(found) = walk(cpu, sys, va, Access::Write)
-        && found.addr == addr
+        && let Some(Located::Memory { translation, .. }) = sys.locate(found, 1, Access::Write)
+        && translation.addr == addr
     {
         reselect(cpu, sys);
         let space = sys.space;
-        sys.memory.fill_data(space, va, page, &found);
+        sys.memory.fill_data(space, va, page, &translation);
     }
 }
 
@@ -340,17 +342,15 @@ impl Running<'_> {
     fn select(&mut self, standing: &Standing) -> usize {
         let align = self.layout.pc_align;
         self.sys.memory.take_moved();
+        let (data, fetch) = (self.sys.own_key(standing.data), self.sys.own_key(standing.fetch));
         let fetch = match self.cpu.pc() >> 63 {
-            0 => SpaceKey {
-                upper: 0,
-                ..standing.fetch
-            },
-            _ => standing.fetch,
+            0 => SpaceKey { upper: 0, ..fetch },
+            _ => fetch,
         };
-        let wanted = (standing.data, fetch, standing.mode);
-        let (data, code) = self.sys.memory.spaces(self.cpu, wanted, align);
-        self.sys.space = data;
-        self.sys.space_key = Some(standing.data);
+        let wanted = (data, fetch, standing.mode);
+        let (space, code) = self.sys.memory.spaces(self.cpu, wanted, align);
+        self.sys.space = space;
+        self.sys.space_key = Some(data);
         let regs = self.cpu.regs_mut();
         jit::tlb::set_data(regs, self.sys.memory.data(self.sys.space));
         jit::tlb::set_jumps(regs, self.sys.memory.code(code));

@@ -10,7 +10,7 @@ use crate::disk::DriveConfig;
 use crate::error::MachineError;
 
 /// Version of everything that a guest can see. A recording replays only on the model that made it.
-pub const MODEL_VERSION: u32 = 3;
+pub const MODEL_VERSION: u32 = 4;
 
 /// The most harts.
 pub const MAX_HARTS: u8 = 8;

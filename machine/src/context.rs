@@ -8,7 +8,7 @@ use crate::access::{Part, Place, Refused, check, load, part, regrant, store, wal
 use crate::config::OnShutdown;
 use crate::memory::Guards;
 use crate::ram::PAGE;
-use crate::system::System;
+use crate::system::{Located, System};
 use crate::wiring::Local;
 
 impl Context for System {
@@ -75,11 +75,13 @@ impl Context for System {
         let found = walk(cpu, self, addr, Access::Fetch)?;
         let len = size.bytes();
         let denied = !found.cacheable && cpu.protects(found.addr, len, Access::Fetch);
-        if denied || addr % PAGE + len > PAGE || !self.memory.ram().contains(found.addr, len) {
-            return Err(cpu.access_fault(addr, Access::Fetch));
+        match self.locate(found, len, Access::Fetch) {
+            Some(Located::Memory { translation, .. }) if !denied && addr % PAGE + len <= PAGE => {
+                self.memory.note_unwatched(translation.addr, len);
+                Ok(self.memory.ram().read(translation.addr, size))
+            }
+            _ => Err(cpu.access_fault(addr, Access::Fetch)),
         }
-        self.memory.note_unwatched(found.addr, len);
-        Ok(self.memory.ram().read(found.addr, size))
     }
 
     fn semihosting(&mut self, cpu: &mut dyn Cpu, op: u64, parameter: u64) -> Result<Option<u64>, Trap> {
@@ -129,6 +131,13 @@ impl Context for System {
         if let Some(local) = self.wiring.local {
             let offset = (local.acknowledge)(pin);
             self.with_device(local.device, |d, cx| d.write(cx, offset, 1, vector.into()));
+            self.after_device();
+        }
+    }
+
+    fn numeric_error(&mut self, level: bool) {
+        if let Some((device, offset)) = self.wiring.numeric_error {
+            self.with_device(device, |d, cx| d.write(cx, offset, 1, level.into()));
             self.after_device();
         }
     }

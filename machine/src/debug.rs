@@ -11,7 +11,7 @@ use crate::machine::Machine;
 pub enum AddressKind {
     /// As the given hart's current translation sees it, permissions ignored.
     Virtual(u8),
-    /// Physical.
+    /// Physical. RAM beneath a ROM shadow is read as RAM.
     Physical,
 }
 
@@ -19,7 +19,8 @@ impl Machine {
     /// The physical address of a virtual one, as a debugger sees it: no A/D bit is set, permissions are ignored.
     pub fn debug_translate(&mut self, hart: u8, addr: u64) -> Option<u64> {
         let cpu = self.harts.get(hart as usize)?;
-        cpu.debug_translate(&mut self.sys.memory, addr)
+        let physical = cpu.debug_translate(&mut self.sys.memory, addr)?;
+        Some(self.sys.memory.find(physical, false).unwrap_or(physical))
     }
 
     /// Reads memory for a debugger: no device is touched. `false`: not (all) RAM.

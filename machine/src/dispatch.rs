@@ -9,7 +9,7 @@ use crate::access::{Running, walk};
 use crate::engine::{Back, Engine};
 use crate::error::MachineError;
 use crate::ram::PAGE;
-use crate::system::System;
+use crate::system::{Located, System};
 
 /// Why [`execute`] came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,11 +72,11 @@ pub(crate) fn execute(
     Ok(came)
 }
 
-/// Delivers an exception: one step. The guest's privilege changed, so interrupts are looked at next.
+/// Delivers an exception: one step. The guest's privilege changed, so interrupts are looked at next; it may wait now.
 fn deliver(run: &mut Running, trap: Trap, left: &mut u64) -> Option<Came> {
     run.deliver(trap, run.cpu.pc());
     *left -= 1;
-    (run.cpu.interrupt().is_some() || run.sys.boundary_due()).then_some(Came::Boundary)
+    (run.cpu.interrupt().is_some() || run.cpu.waiting() || run.sys.boundary_due()).then_some(Came::Boundary)
 }
 
 fn drop_stale(engine: &mut Engine, sys: &mut System) {
@@ -313,12 +313,13 @@ pub(crate) fn fetch_page(run: &mut Running, code: usize, pc: u64) -> Result<(u64
         return Ok((page, true));
     }
     let found = walk(run.cpu, run.sys, pc, Access::Fetch)?;
-    let page = run.sys.memory.ram().page_of(found.addr);
+    let located = run.sys.locate(found, 1, Access::Fetch);
     let denied = !found.cacheable && run.cpu.protects(found.addr, 2, Access::Fetch);
-    match page {
-        Some(page) if !denied => {
+    match located {
+        Some(Located::Memory { page, translation }) if !denied => {
             // If bits that the walk set moved the root to another class, it isn't this space's any more.
-            let cached = !run.sys.memory.take_moved() && run.sys.memory.fill_fetch(code, pc, page, &found);
+            let cached =
+                !run.sys.memory.take_moved() && run.sys.memory.fill_fetch(code, pc, page, &translation);
             Ok((page, cached))
         }
         _ => Err(run.cpu.access_fault(pc, Access::Fetch)),

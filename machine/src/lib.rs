@@ -40,6 +40,7 @@ pub mod recorded;
 mod schedule;
 mod screen;
 mod semihosting;
+mod shadow;
 mod state;
 pub mod stops;
 pub mod symbols;

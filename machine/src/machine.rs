@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cpu::Cpu;
-use devices::{Input as DeviceInput, InputKind, Power};
+use devices::{ALL_HARTS, Input as DeviceInput, InputKind, Power};
 use icount::{Effect, End, Icount, Idle, Input, Ready, VIRTIO_CONSOLE, VirtualTime};
 
 use crate::dispatch::{Came, execute};
@@ -459,8 +459,13 @@ impl Machine {
 
     pub(crate) fn apply_pins(&mut self) {
         for change in std::mem::take(&mut self.sys.pins) {
-            if let Some(cpu) = self.harts.get_mut(change.hart as usize) {
-                cpu.set_pin((self.sys.wiring.pin)(change.pin), change.level);
+            let pin = (self.sys.wiring.pin)(change.pin);
+            if change.hart == ALL_HARTS {
+                self.harts
+                    .iter_mut()
+                    .for_each(|cpu| cpu.set_pin(pin, change.level));
+            } else if let Some(cpu) = self.harts.get_mut(change.hart as usize) {
+                cpu.set_pin(pin, change.level);
             }
         }
         for (addr, len) in std::mem::take(&mut self.sys.dma_writes) {

@@ -26,6 +26,7 @@ use jit::tlb::{CodeSpace, Lru, SHARED, Space};
 use crate::behind::{Copying, Waiting};
 use crate::halves::{BYTES, Halves, Stored};
 use crate::ram::{PAGE, Ram};
+use crate::shadow::{self, Found, Granules};
 use crate::tables::{Tables, User, Users};
 
 bitflags! {
@@ -101,6 +102,8 @@ const CHOSEN: usize = 32;
 /// Memory. See the module's documentation.
 pub struct Memory {
     ram: Ram,
+    /// The board's ROM shadow, if it has one.
+    shadow: Option<shadow::Map>,
     guards: Vec<Guards>,
     writers: Vec<Writer>,
     dirty: Vec<u32>,
@@ -138,6 +141,7 @@ impl Memory {
         let pages = ram.pages() as usize;
         Memory {
             ram,
+            shadow: None,
             guards: vec![Guards::CLEAN; pages],
             writers: vec![Writer::Nobody; pages],
             dirty: Vec::new(),
@@ -207,6 +211,50 @@ impl Memory {
         self.forgotten += 1;
     }
 
+    /// Gives it a ROM shadow.
+    pub(crate) fn place_shadow(&mut self, place: shadow::Place) {
+        self.shadow = Some(shadow::Map::new(place));
+    }
+
+    /// What the ROM shadow is now.
+    pub(crate) fn shadow(&self) -> Option<Granules> {
+        self.shadow.map(|map| map.granules())
+    }
+
+    /// Makes the ROM shadow this: all that was translated is void if it was another.
+    pub(crate) fn set_shadow(&mut self, granules: Granules) {
+        if self.shadow.as_mut().is_some_and(|map| map.set_granules(granules)) {
+            self.drop_translations();
+        }
+    }
+
+    /// Makes part of the ROM shadow this.
+    pub(crate) fn change_shadow(&mut self, addr: u64, len: u64, rights: devices::Shadow) {
+        if let Some(map) = self.shadow {
+            self.set_shadow(map.with(addr, len, rights));
+        }
+    }
+
+    /// The page that an access finds, and the translation as far as it may be cached; `None`: no memory.
+    pub(crate) fn locate(&self, found: Translation, access: Access) -> Option<(u64, Translation)> {
+        let found = match &self.shadow {
+            Some(map) => map.apply(found, access)?,
+            None => found,
+        };
+        Some((self.ram.page_of(found.addr)?, found))
+    }
+
+    /// Where in memory an access to physical address `addr` leads, if it does.
+    pub(crate) fn find(&self, addr: u64, write: bool) -> Option<u64> {
+        let found = self
+            .shadow
+            .map_or(Found::Memory(addr), |map| map.find(addr, write));
+        match found {
+            Found::Memory(addr) => self.ram.page_of(addr).map(|_| addr),
+            Found::Bus => None,
+        }
+    }
+
     /// The data space of `key`.
     pub fn data_space(&mut self, cpu: &dyn Cpu, key: SpaceKey) -> usize {
         let found = self.shared(cpu, key);
@@ -251,6 +299,10 @@ impl Memory {
     }
 
     fn join(&mut self, cpu: &dyn Cpu, upper: u64) -> Option<u64> {
+        // What is in the ROM shadow may be another memory's next.
+        if self.shadow.is_some_and(|map| map.covers(upper)) {
+            return None;
+        }
         let page = self.ram.page_of(upper)?;
         // A walk reads and writes entries under the protection of where they are, which is no part of the key.
         let denied = |access| cpu.protects(upper, BYTES, access);
@@ -402,7 +454,8 @@ impl Memory {
     fn use_tables(&mut self, code: bool, shared: bool, space: usize, va: u64, translation: &Translation) {
         let skip = usize::from(shared && va >> 63 != 0);
         for step in translation.path.iter().take_while(|s| s.shift != 0).skip(skip) {
-            let Some(page) = self.ram.page_of(step.entry) else {
+            let page = self.find(step.entry, false).and_then(|at| self.ram.page_of(at));
+            let Some(page) = page else {
                 continue;
             };
             // A table of 512 entries of 8 bytes covers 9 bits more than an entry does.
@@ -750,6 +803,7 @@ impl Memory {
 
 impl PhysMem for Memory {
     fn read_entry(&mut self, addr: u64, size: Size) -> Option<u64> {
+        let addr = self.find(addr, false)?;
         self.note_unwatched(addr, size.bytes());
         self.ram
             .contains(addr, size.bytes())
@@ -757,12 +811,19 @@ impl PhysMem for Memory {
     }
 
     /// A and D bits: they only widen what a walk grants, so no translation is dropped; the other guards
-    /// hold.
+    /// hold. Tables in ROM keep theirs.
     fn write_entry(&mut self, addr: u64, size: Size, value: u64) -> Option<()> {
+        let Some(addr) = self.find(addr, true) else {
+            // On the bus, where nobody takes it.
+            return Some(());
+        };
         if !self.ram.contains(addr, size.bytes()) {
             return None;
         }
         let page = self.ram.page_of(addr)?;
+        if self.ram.is_rom(page) {
+            return Some(());
+        }
         let table = self.guards[page as usize] & Guards::TABLE;
         self.guards[page as usize].remove(Guards::TABLE);
         self.write(None, addr, size, value);

@@ -16,6 +16,7 @@ use snapshot::{
 use crate::error::MachineError;
 use crate::machine::Machine;
 use crate::schedule::Schedule;
+use crate::shadow::Granules;
 
 /// Tree keys of drive blocks: `DRIVES | drive << 32 | block`.
 pub const DRIVES: u64 = 1 << 43;
@@ -24,7 +25,7 @@ pub const DRIVES: u64 = 1 << 43;
 const TOGETHER: usize = 4096;
 
 /// Version of [`Saved`]; another one is refused.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Everything but pages.
 #[derive(Serialize, Deserialize)]
@@ -35,7 +36,9 @@ struct Saved {
     schedule: Schedule,
     end_slice: bool,
     power: Option<Option<u32>>,
-    lines: Vec<bool>,
+    lines: Vec<u64>,
+    local_windows: Vec<Option<u64>>,
+    shadow: Option<Granules>,
     harts: Vec<Vec<u8>>,
     devices: Vec<Vec<u8>>,
     /// Drive blocks that are known, since an all-zero one has no page.
@@ -177,6 +180,8 @@ impl Machine {
                 devices::Power::Reset => None,
             }),
             lines: self.sys.lines.clone(),
+            local_windows: self.sys.local_windows.clone(),
+            shadow: self.sys.memory.shadow(),
             harts: self.harts.iter().map(|cpu| cpu.save()).collect(),
             devices: self
                 .sys
@@ -280,6 +285,14 @@ impl Machine {
         if saved.devices.len() != self.sys.devices.len() || saved.lines.len() != self.sys.lines.len() {
             return Err(wrong("it has other devices"));
         }
+        let devices = self.sys.devices.len();
+        let unknown = |holders: &u64| devices < 64 && holders >> devices != 0;
+        if saved.local_windows.len() != self.harts.len()
+            || saved.shadow.is_some() != self.sys.memory.shadow().is_some()
+            || saved.lines.iter().any(unknown)
+        {
+            return Err(wrong("it is of another board"));
+        }
         for (cpu, bytes) in self.harts.iter_mut().zip(&saved.harts) {
             cpu.restore(bytes)
                 .map_err(|e| MachineError::State(e.to_string()))?;
@@ -302,6 +315,10 @@ impl Machine {
             None => devices::Power::Reset,
         });
         self.sys.lines = saved.lines;
+        self.sys.set_local_windows(saved.local_windows);
+        if let Some(granules) = saved.shadow {
+            self.sys.memory.set_shadow(granules);
+        }
         self.sys.forget_step();
         self.worked = false;
         Ok(())

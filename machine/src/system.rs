@@ -7,16 +7,23 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cpu::{Cpu, SpaceKey, Trap};
-use devices::{BLOCK_SIZE, Device, DiskError, DmaError, HartPin, Power};
+use cpu::{Access, Cpu, SpaceKey, Translation, Trap};
+use devices::{BLOCK_SIZE, Device, DiskError, DmaError, HartPin, Power, Shadow};
 use icount::{Clock, Door, DoorError, Effect, Icount, VirtualTime};
 
 use crate::config::OnShutdown;
 use crate::disk::Disks;
 use crate::memory::Memory;
+use crate::ram::PAGE;
 use crate::semihosting::Semihosting;
 use crate::stops::Watching;
 use crate::wiring::{Wiring, find};
+
+/// First of the modifier bits of a [`SpaceKey`] that say whose space it is; harts use none of them.
+const OWNER: u32 = 12;
+
+/// The most devices of a board: each has a bit in [`System::lines`].
+pub(crate) const MOST_DEVICES: usize = 64;
 
 /// A device of the board.
 pub(crate) struct Mapped {
@@ -34,13 +41,28 @@ pub(crate) struct PinChange {
     pub level: u32,
 }
 
+/// What an access leads to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Located {
+    /// A page of memory, with the translation as far as it may be cached.
+    Memory { page: u64, translation: Translation },
+    /// A device.
+    Device { index: usize, offset: u64 },
+}
+
 /// See the module's documentation.
 pub(crate) struct System {
     pub memory: Memory,
     pub devices: Vec<Mapped>,
     pub wiring: Wiring,
-    /// Levels of the board's lines, by number.
-    pub lines: Vec<bool>,
+    /// Of each of the board's lines, by number, the devices that hold it up: a bit each. A line is up while one does.
+    pub lines: Vec<u64>,
+    /// The device whose method runs.
+    pub acting: usize,
+    /// Where each hart's own interrupt controller is in its physical addresses.
+    pub local_windows: Vec<Option<u64>>,
+    /// One of them hides memory.
+    pub windows_hide: bool,
     /// Messages between devices, to be handed over after the running call.
     pub messages: VecDeque<(u64, u32)>,
     /// Pins to be applied.
@@ -157,6 +179,50 @@ impl System {
         Ok(())
     }
 
+    /// Where an access to `len` bytes, all in one page, leads.
+    pub fn locate(&self, found: Translation, len: u64, access: Access) -> Option<Located> {
+        if let Some((index, offset)) = self.local_device(found.addr) {
+            return (access != Access::Fetch).then_some(Located::Device { index, offset });
+        }
+        if let Some((page, translation)) = self.memory.locate(found, access) {
+            return Some(Located::Memory { page, translation });
+        }
+        let (index, offset) = self.device_at(found.addr, len)?;
+        (access != Access::Fetch).then_some(Located::Device { index, offset })
+    }
+
+    /// The running hart's own interrupt controller, if its registers are in the page of `addr`.
+    fn local_device(&self, addr: u64) -> Option<(usize, u64)> {
+        let local = self.wiring.local.as_ref()?;
+        let base = (*self.local_windows.get(usize::from(self.current))?)?;
+        let offset = addr.wrapping_sub(base);
+        (offset < PAGE).then_some((local.device, local.registers + offset))
+    }
+
+    /// The key of what the running hart translates: with its number while a hart's interrupt controller hides memory that
+    /// is there for others.
+    pub fn own_key(&self, key: SpaceKey) -> SpaceKey {
+        if !self.windows_hide {
+            return key;
+        }
+        SpaceKey {
+            modifiers: key.modifiers | (1 + u64::from(self.current)) << OWNER,
+            ..key
+        }
+    }
+
+    /// Puts the harts' interrupt controllers where they are to be.
+    pub fn set_local_windows(&mut self, windows: Vec<Option<u64>>) {
+        if windows != self.local_windows {
+            let hides = |base: &u64| self.memory.ram().page_of(*base).is_some();
+            self.windows_hide = windows.iter().flatten().any(hides);
+            self.local_windows = windows;
+            self.memory.drop_translations();
+            self.space_key = None;
+            self.leave = true;
+        }
+    }
+
     /// Makes the data space of `key` the one that accesses go through.
     pub fn select_space(&mut self, cpu: &dyn Cpu, key: SpaceKey) {
         self.space = self.memory.data_space(cpu, key);
@@ -175,7 +241,9 @@ impl System {
         f: impl FnOnce(&mut dyn Device, &mut System) -> T,
     ) -> Option<T> {
         let mut device = self.devices[index].device.take()?;
+        let acting = std::mem::replace(&mut self.acting, index);
         let result = f(&mut *device, self);
+        self.acting = acting;
         self.devices[index].device = Some(device);
         Some(result)
     }
@@ -312,19 +380,31 @@ impl System {
     }
 }
 
+/// Of `len` bytes at `addr`, those behind the first `done` up to the end of a page.
+fn piece(addr: u64, len: u64, done: usize) -> (u64, usize) {
+    let at = addr + done as u64;
+    (at, (PAGE - at % PAGE).min(len - done as u64) as usize)
+}
+
 impl devices::Context for System {
     fn now(&self) -> VirtualTime {
         self.time()
     }
 
     fn set_line(&mut self, line: u32, level: bool) {
-        let Some(old) = self.lines.get_mut(line as usize) else {
+        let Some(holders) = self.lines.get_mut(line as usize) else {
             return;
         };
-        if *old == level {
+        let was = *holders != 0;
+        let holder = 1 << self.acting;
+        *holders = if level {
+            *holders | holder
+        } else {
+            *holders & !holder
+        };
+        if (*holders != 0) == was {
             return;
         }
-        *old = level;
         self.tell(Effect::Line { line, level });
         for index in 0..self.devices.len() {
             self.with_device(index, |d, cx| d.line_changed(cx, line, level));
@@ -333,6 +413,19 @@ impl devices::Context for System {
 
     fn set_hart_pin(&mut self, hart: u32, pin: HartPin, level: u32) {
         self.pins.push(PinChange { hart, pin, level });
+    }
+
+    fn set_local_window(&mut self, hart: u32, base: Option<u64>) {
+        let mut windows = self.local_windows.clone();
+        if let Some(window) = windows.get_mut(hart as usize) {
+            *window = base;
+        }
+        self.set_local_windows(windows);
+    }
+
+    fn set_shadow(&mut self, addr: u64, len: u64, rights: Shadow) {
+        self.memory.change_shadow(addr, len, rights);
+        self.leave = true;
     }
 
     fn hart(&self) -> u32 {
@@ -357,7 +450,15 @@ impl devices::Context for System {
         if !self.memory.ram().contains(addr, len) {
             return Err(DmaError { addr, len });
         }
-        self.memory.ram().read_bytes(addr, buf);
+        let mut done = 0;
+        while done < buf.len() {
+            let (at, n) = piece(addr, len, done);
+            match self.memory.find(at, false) {
+                Some(from) => self.memory.ram().read_bytes(from, &mut buf[done..done + n]),
+                None => buf[done..done + n].fill(0xff),
+            }
+            done += n;
+        }
         self.watching
             .access(&self.memory, self.at, self.current, addr, len, false);
         Ok(())
@@ -376,7 +477,14 @@ impl devices::Context for System {
         });
         self.watching
             .access(&self.memory, self.at, self.current, addr, len, true);
-        self.memory.write_bytes(addr, buf);
+        let mut done = 0;
+        while done < buf.len() {
+            let (at, n) = piece(addr, len, done);
+            if let Some(to) = self.memory.find(at, true) {
+                self.write_ram(to, &buf[done..done + n]);
+            }
+            done += n;
+        }
         self.dma_writes.push((addr, len));
         self.leave = true;
         Ok(())
@@ -427,5 +535,49 @@ impl devices::Context for System {
 
     fn power(&mut self, action: Power) {
         self.power = Some(action);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use devices::Context;
+    use icount::ScriptedDoor;
+
+    use crate::boot::{Bios, Boot, prepare};
+    use crate::{Engine, board};
+
+    /// A level line of the PC that two devices share is up while one of them holds it (SCI and a PIRQ on interrupt 9).
+    #[test]
+    fn a_shared_line_is_the_or_of_its_sources() {
+        let boot = Boot {
+            board: "pc".into(),
+            memory: 8 << 20,
+            bios: Bios::None,
+            kernel: Some(firmware::x86_demo().to_elf()),
+            ..Boot::default()
+        };
+        let (config, images) = prepare(&boot).unwrap();
+        let door = Box::new(ScriptedDoor::new());
+        let mut machine = board::build(&config, images, door, Engine::interp()).unwrap();
+        let sys = &mut machine.sys;
+        // Interrupt 9 is level-triggered; the second 8259's IRR is read.
+        sys.pio_write(0x4d1, 1, 2);
+        sys.pio_write(0xa0, 1, 0x0a);
+        let devices = sys.devices.len();
+        let mut drive = |device: usize, level: bool| {
+            sys.with_device(device, |_, cx| cx.set_line(9, level));
+            (sys.pio_read(0xa0, 1) & 2 != 0, sys.lines[9] != 0)
+        };
+        assert_eq!(drive(devices - 1, true), (true, true));
+        assert_eq!(drive(devices - 2, true), (true, true));
+        assert_eq!(drive(devices - 1, false), (true, true), "the other holds it");
+        assert_eq!(drive(devices - 1, false), (true, true));
+        assert_eq!(drive(devices - 2, false), (false, false));
+        // Who holds it is part of the state.
+        machine.sys.with_device(1, |_, cx| cx.set_line(9, true));
+        machine.sys.with_device(2, |_, cx| cx.set_line(9, true));
+        let saved = machine.save_state().unwrap();
+        machine.sys.with_device(1, |_, cx| cx.set_line(9, false));
+        assert_ne!(machine.save_state().unwrap(), saved);
     }
 }

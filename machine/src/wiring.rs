@@ -3,6 +3,7 @@
 use devices::HartPin;
 
 use crate::board::Role;
+use crate::shadow;
 
 /// Addresses (or ports) behind which registers of a device stand.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +31,10 @@ pub(crate) fn find(windows: &[Window], addr: u64, size: u64) -> Option<(usize, u
 pub(crate) struct Local {
     /// Index of the device that has them all; it tells the harts apart by who asks.
     pub device: usize,
+    /// Offset of the first of the registers that are in a page of memory, whose place each hart's own chooses.
+    pub registers: u64,
+    /// Where that page is at power-on.
+    pub window: u64,
     /// Offset of a register by the number that [`cpu::Context::local_read`] has for it.
     pub register: fn(u32) -> Option<u64>,
     /// Whether a write (with this value) or a read of a register is a fault, given register [`Local::base`].
@@ -60,6 +65,9 @@ pub(crate) struct Wiring {
     /// The device of each network port.
     pub networks: Vec<usize>,
     pub local: Option<Local>,
+    /// Where harts tell of floating-point errors: device and offset.
+    pub numeric_error: Option<(usize, u64)>,
+    pub shadow: Option<shadow::Place>,
 }
 
 impl Wiring {

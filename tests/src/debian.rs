@@ -2,10 +2,9 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use machine::boot::{Bios, Boot, prepare};
+use machine::boot::{Bios, Boot};
 use machine::disk::DriveConfig;
 use machine::host::{DriveImage, Drives};
 
@@ -80,6 +79,20 @@ wait #
 send poweroff -f\\n
 ";
 
+fn read(dir: &Path, name: &str) -> Result<Vec<u8>> {
+    let path = dir.join(name);
+    std::fs::read(&path).with_context(|| path.display().to_string())
+}
+
+/// What all boots have in common.
+fn dated() -> Boot {
+    Boot {
+        date_ns: 1_700_000_000_000_000_000,
+        seed: 7,
+        ..Boot::default()
+    }
+}
+
 /// A boot of the amd64 kernel on the PC with these words on its command line, and this console script.
 ///
 /// # Errors
@@ -89,23 +102,12 @@ pub fn x86_boot(dir: &Path, name: &str, harts: u8, words: &str, script: &str) ->
         board: "pc".into(),
         memory: 256 << 20,
         harts,
-        kernel: Some(std::fs::read(dir.join("vmlinuz")).context("vmlinuz")?),
-        initrd: Some(std::fs::read(dir.join("initramfs.cpio.gz")).context("initramfs.cpio.gz")?),
+        kernel: Some(read(dir, "vmlinuz")?),
+        initrd: Some(read(dir, "initramfs.cpio.gz")?),
         append: format!("console=ttyS0 {words}"),
-        date_ns: 1_700_000_000_000_000_000,
-        seed: 7,
-        ..Boot::default()
+        ..dated()
     };
-    let (config, images) = prepare(&boot)?;
-    Ok(Subject {
-        name: name.into(),
-        config,
-        images,
-        script: script.into(),
-        hot: Vec::new(),
-        watches: Vec::new(),
-        drives: Arc::default(),
-    })
+    Subject::booted(name, &boot, script, Drives::default())
 }
 
 /// The files that [`bios_boot`] wants.
@@ -125,32 +127,20 @@ type halt\\n
 /// # Errors
 /// The images can't be read or placed.
 pub fn bios_boot(dir: &Path, name: &str, script: &str) -> Result<Subject> {
-    let read = |name: &str| std::fs::read(dir.join(name)).with_context(|| name.to_owned());
     let [bios, display, disk] = BIOS_FILES;
     let image = DriveImage::open(&dir.join(disk), true, false)?;
     let boot = Boot {
         board: "pc".into(),
         memory: 64 << 20,
-        bios: Bios::File(read(bios)?),
-        display_rom: Some(read(display)?),
+        bios: Bios::File(read(dir, bios)?),
+        display_rom: Some(read(dir, display)?),
         drives: vec![DriveConfig {
             sectors: image.sectors(),
             read_only: true,
         }],
-        date_ns: 1_700_000_000_000_000_000,
-        seed: 7,
-        ..Boot::default()
+        ..dated()
     };
-    let (config, images) = prepare(&boot)?;
-    Ok(Subject {
-        name: name.into(),
-        config,
-        images,
-        script: script.into(),
-        hot: Vec::new(),
-        watches: Vec::new(),
-        drives: Arc::new(Drives::new(vec![image])),
-    })
+    Subject::booted(name, &boot, script, Drives::new(vec![image]))
 }
 
 /// A boot with these words on the kernel's command line, and this console script.
@@ -158,28 +148,13 @@ pub fn bios_boot(dir: &Path, name: &str, script: &str) -> Result<Subject> {
 /// # Errors
 /// The images can't be read or placed.
 pub fn boot(dir: &Path, name: &str, harts: u8, words: &str, script: &str) -> Result<Subject> {
-    let read = |name: &str| {
-        let path = dir.join(name);
-        std::fs::read(&path).with_context(|| path.display().to_string())
-    };
     let boot = Boot {
         memory: 512 << 20,
         harts,
-        kernel: Some(read("vmlinux")?),
-        initrd: Some(read("initramfs.cpio.gz")?),
+        kernel: Some(read(dir, "vmlinux")?),
+        initrd: Some(read(dir, "initramfs.cpio.gz")?),
         append: format!("console=ttyS0 {words}"),
-        date_ns: 1_700_000_000_000_000_000,
-        seed: 7,
-        ..Boot::default()
+        ..dated()
     };
-    let (config, images) = prepare(&boot)?;
-    Ok(Subject {
-        name: name.into(),
-        config,
-        images,
-        script: script.into(),
-        hot: Vec::new(),
-        watches: Vec::new(),
-        drives: Arc::default(),
-    })
+    Subject::booted(name, &boot, script, Drives::default())
 }

@@ -80,6 +80,23 @@ impl Subject {
         }
     }
 
+    /// What `boot` starts, with this console script and what is on its drives.
+    ///
+    /// # Errors
+    /// It can't be placed.
+    pub fn booted(name: &str, boot: &Boot, script: &str, drives: Drives) -> Result<Subject> {
+        let (config, images) = prepare(boot)?;
+        Ok(Subject {
+            name: name.into(),
+            config,
+            images,
+            script: script.into(),
+            hot: Vec::new(),
+            watches: Vec::new(),
+            drives: Arc::new(drives),
+        })
+    }
+
     /// The demo on the PC.
     ///
     /// # Errors

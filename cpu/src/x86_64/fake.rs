@@ -84,6 +84,7 @@ pub(super) struct Machine {
     pub(super) port_writes: Vec<(u16, Size, u64)>,
     pub(super) local: BTreeMap<u32, u64>,
     pub(super) acknowledged: Vec<(u32, u8)>,
+    pub(super) numeric_errors: Vec<bool>,
     pub(super) shutdowns: u32,
     pub(super) stores: Vec<(u64, u64)>,
 }
@@ -97,6 +98,7 @@ impl Machine {
             port_writes: Vec::new(),
             local: BTreeMap::new(),
             acknowledged: Vec::new(),
+            numeric_errors: Vec::new(),
             shutdowns: 0,
             stores: Vec::new(),
         }
@@ -188,8 +190,10 @@ impl Context for Machine {
 
     fn end_slice(&mut self) {}
 
-    fn fetch(&mut self, _: &mut dyn Cpu, _: u64, _: Size) -> Result<u64, Trap> {
-        unreachable!("x86-64 doesn't ask for it")
+    fn fetch(&mut self, cpu: &mut dyn Cpu, addr: u64, size: Size) -> Result<u64, Trap> {
+        assert_eq!(size, Size::B1, "x86-64 asks for bytes");
+        let at = self.byte(cpu, addr, Access::Fetch)?;
+        Ok(self.ram[at].into())
     }
 
     fn semihosting(&mut self, _: &mut dyn Cpu, _: u64, _: u64) -> Result<Option<u64>, Trap> {
@@ -228,6 +232,10 @@ impl Context for Machine {
 
     fn acknowledge(&mut self, pin: u32, vector: u8) {
         self.acknowledged.push((pin, vector));
+    }
+
+    fn numeric_error(&mut self, level: bool) {
+        self.numeric_errors.push(level);
     }
 
     fn shutdown(&mut self) {

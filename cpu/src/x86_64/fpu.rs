@@ -4,13 +4,14 @@
 //! out on a copy of the state, kept once what it stores is stored. An exception that it raises unmasked is told by the next
 //! instruction that waits.
 //!
-//! #MF is raised whatever CR0.NE says: FERR# and the external interrupt of CR0.NE = 0 are not there. In 64-bit
-//! mode the selectors of the last instruction and operand are 0.
+//! With CR0.NE clear what would be #MF asserts FERR# instead, and the processor stands still before the instruction that waits, until an
+//! interrupt comes or IGNNE# lets it go on (SDM 1 8.7.2, as processors since the P6 have it). In 64-bit mode the
+//! selectors of the last instruction and operand are 0.
 
-use super::bits::{CR0_MP, CR0_TS};
+use super::bits::{CR0_MP, CR0_NE, CR0_TS};
 use super::hart::Hart;
 use super::helper::{self, Form};
-use super::registers::{CS, FS};
+use super::registers::{Activity, CS, FS};
 use super::x87::{Access as Operand, FarPointer, ImageFormat, Input, X87Op};
 use super::{flags, slots, trap};
 use crate::ir::Size;
@@ -37,12 +38,39 @@ fn parts(len: usize) -> impl Iterator<Item = (usize, Size)> {
 }
 
 impl Hart {
+    /// Whether an instruction that waits finds an error that isn't to be ignored.
+    pub(super) fn has_error(&self) -> bool {
+        self.x87.pending() && !self.ignores_errors()
+    }
+
+    fn ignores_errors(&self) -> bool {
+        self.core.cr0 & CR0_NE == 0 && self.core.pins.ignne
+    }
+
+    /// Stands still before the instruction at `pc`, with FERR# asserted.
+    pub(super) fn freeze(&mut self, cx: &mut dyn Context, pc: u64) {
+        self.regs[slots::PC] = pc;
+        self.core.activity = Activity::Frozen;
+        if !self.core.pins.ferr {
+            self.core.pins.ferr = true;
+            cx.numeric_error(true);
+        }
+    }
+
+    /// FERR# goes with the error.
+    pub(super) fn withdraw_error(&mut self, cx: &mut dyn Context) {
+        if !self.x87.pending() {
+            self.core.pins.ferr = false;
+            cx.numeric_error(false);
+        }
+    }
+
     /// `wait`.
     pub(super) fn wait(&self) -> Result<u64, Trap> {
         if self.core.cr0 & (CR0_MP | CR0_TS) == CR0_MP | CR0_TS {
             return Err(trap::trap(trap::NM));
         }
-        if self.x87.pending() {
+        if self.has_error() {
             return Err(trap::trap(trap::MF));
         }
         Ok(0)
@@ -61,7 +89,7 @@ impl Hart {
         let Some(op) = X87Op::from_opcode((opcode >> 8) as u8 | 0xd8, opcode as u8) else {
             return Err(trap::trap(trap::UD));
         };
-        if self.x87.pending() && !op.is_non_waiting() {
+        if self.has_error() && !op.is_non_waiting() {
             return Err(trap::trap(trap::MF));
         }
         let format = match (self.protected() && !self.vm86(), form.size()) {
@@ -105,6 +133,10 @@ impl Hart {
             }),
         };
         let mut next = self.x87;
+        let ignored = next.pending() && !op.is_non_waiting();
+        if ignored {
+            next.set_aside();
+        }
         let Ok(outcome) = next.execute(op, &input) else {
             return Err(trap::trap(trap::MF));
         };
@@ -122,6 +154,9 @@ impl Hart {
                     .rev()
                     .fold(0, |word, byte| word << 8 | u64::from(*byte));
             }
+        }
+        if ignored {
+            next.take_up();
         }
         self.x87 = next;
         Ok(value)

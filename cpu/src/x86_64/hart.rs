@@ -42,8 +42,10 @@ pub const PIN_NMI: u32 = 2;
 pub const PIN_INIT: u32 = 3;
 /// Pin: SIPI's vector + 1 latches it, if the processor waits for one.
 pub const PIN_STARTUP: u32 = 4;
-/// Pin: address line 20 is let through.
-pub const PIN_A20: u32 = 5;
+/// Pin: A20M#, address line 20 is masked.
+pub const PIN_A20M: u32 = 5;
+/// Pin: IGNNE#, floating-point errors are ignored where CR0.NE is 0.
+pub const PIN_IGNNE: u32 = 6;
 
 /// [`Cpu::interrupt`]'s cause of a debug trap: a single step, or what became of one before.
 pub const CAUSE_DEBUG: u64 = 0x101;
@@ -535,6 +537,8 @@ fn power_on_core(config: &HartConfig) -> Core {
             init: false,
             startup: 0,
             a20: true,
+            ferr: false,
+            ignne: false,
         },
         random: config.seed ^ config.id.wrapping_mul(0x9e37_79b9_7f4a_7c15),
     }
@@ -622,6 +626,9 @@ impl Cpu for Hart {
     fn call(&mut self, cx: &mut dyn Context, helper: u16, args: [u64; 3], pc: u64) -> Result<u64, Trap> {
         let result = self.help(cx, helper, args, pc);
         self.view = View::Current;
+        if self.core.pins.ferr {
+            self.withdraw_error(cx);
+        }
         self.repeats = helper == super::helper::STRING && result.is_ok() && self.regs[slots::PC] == pc;
         if super::helper::may_change_mode(helper) {
             self.remode();
@@ -630,7 +637,12 @@ impl Cpu for Hart {
     }
 
     fn deliver(&mut self, cx: &mut dyn Context, trap: Trap, pc: u64) {
-        self.deliver_exception(cx, trap, pc);
+        if trap::vector(trap.cause) == trap::MF && self.core.cr0 & CR0_NE == 0 {
+            self.freeze(cx, pc);
+        } else {
+            let trap = self.name_stack_fault(cx, trap, pc);
+            self.deliver_exception(cx, trap, pc);
+        }
         self.refresh();
     }
 
@@ -639,7 +651,7 @@ impl Cpu for Hart {
         match core.activity {
             Activity::WaitForSipi => return (core.pins.startup != 0).then_some(CAUSE_STARTUP),
             _ if core.pins.init => return Some(CAUSE_INIT),
-            Activity::Running | Activity::Halted | Activity::Shutdown => {}
+            Activity::Running | Activity::Halted | Activity::Frozen | Activity::Shutdown => {}
         }
         let (sti, ss) = self.shadows();
         if core.pending_debug != 0 && !ss {
@@ -706,7 +718,13 @@ impl Cpu for Hart {
             PIN_INIT => pins.init |= value != 0 && !waits,
             // Others ignore it; one that INIT is about to stop gets it after INIT.
             PIN_STARTUP if value != 0 && (waits || pins.init) => pins.startup = vector,
-            PIN_A20 => pins.a20 = value != 0,
+            PIN_A20M => pins.a20 = value == 0,
+            PIN_IGNNE => {
+                pins.ignne = value != 0;
+                if pins.ignne && self.core.activity == Activity::Frozen {
+                    self.core.activity = Activity::Running;
+                }
+            }
             _ => {}
         }
     }

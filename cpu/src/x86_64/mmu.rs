@@ -13,7 +13,7 @@ use super::bits::*;
 use super::hart::Hart;
 use super::mode::Mode;
 use super::slots;
-use super::trap::{self, GP};
+use super::trap;
 use crate::ir::Size;
 use crate::{Access, MAX_LEVELS, PhysMem, SpaceKey, TableChange, TableStep, Translation, Trap};
 
@@ -235,7 +235,7 @@ impl Hart {
         let paging = self.paging_of(access);
         let long = core.efer & EFER_LMA != 0;
         if long && !canonical(addr) {
-            return Err(trap::fault(GP, 0));
+            return Err(trap::no_address(addr));
         }
         let linear = if long { addr } else { addr & 0xffff_ffff };
         let user = self.is_user(access);

@@ -19,6 +19,8 @@ pub mod debug;
 pub mod disasm;
 mod far;
 pub mod flags;
+#[cfg(any(test, feature = "test-support"))]
+pub mod flat;
 mod fpu;
 mod fxstate;
 mod gates;
@@ -28,6 +30,7 @@ pub mod lift;
 pub mod mmu;
 pub mod mode;
 mod msr;
+mod noncanonical;
 mod ports;
 pub mod pure;
 pub mod registers;

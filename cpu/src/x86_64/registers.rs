@@ -66,6 +66,8 @@ pub enum Activity {
     Halted,
     /// After a triple fault: until NMI, INIT or the board's reset.
     Shutdown,
+    /// Before a floating-point instruction that finds an error with CR0.NE clear: until an interrupt, or IGNNE#.
+    Frozen,
     /// After INIT, or at power-on if it isn't the bootstrap processor: until SIPI.
     WaitForSipi,
 }
@@ -85,6 +87,10 @@ pub struct Pins {
     pub startup: u16,
     /// Address line 20 is let through.
     pub a20: bool,
+    /// FERR#, which this processor drives.
+    pub ferr: bool,
+    /// IGNNE#.
+    pub ignne: bool,
 }
 
 /// Model-specific registers, apart from those that stand for something else.

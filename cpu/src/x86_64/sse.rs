@@ -81,7 +81,7 @@ impl Hart {
             Err(trap::trap(UD))
         } else if self.core.cr0 & CR0_TS != 0 {
             Err(trap::trap(NM))
-        } else if self.x87.pending() {
+        } else if self.has_error() {
             Err(trap::trap(MF))
         } else {
             Ok(())

@@ -14,7 +14,7 @@ use crate::StateError;
 use serde::{Deserialize, Serialize};
 
 /// Version of the form.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 #[derive(Serialize, Deserialize)]
 struct State {

@@ -1,8 +1,8 @@
 //! Exceptions as [`Trap`]s (SDM 3A 6.3 to 6.15).
 //!
 //! [`Trap::cause`] is the vector in bits 0 to 7, bit 8 says that an error code is pushed, and bits 16 to 31
-//! are that code. [`Trap::value`] is what goes to CR2 for #PF, to DR6 for #DB, and 0 else. A software interrupt is
-//! not a `Trap`: it is made by its helper.
+//! are that code. [`Trap::value`] is what goes to CR2 for #PF, to DR6 for #DB, where an address isn't canonical that address (until delivery, [`super::Hart`]'s
+//! `name_stack_fault`), and 0 else. A software interrupt is not a `Trap`: it is made by its helper.
 
 use crate::Trap;
 
@@ -76,6 +76,14 @@ pub const fn fault(vector: u8, code: u16) -> Trap {
 pub const fn page_fault(code: u16, addr: u64) -> Trap {
     Trap {
         cause: cause_with(PF, code),
+        value: addr,
+    }
+}
+
+/// An access to linear address `addr`, which isn't canonical: #GP(0), or #SS(0) if it was to the stack.
+pub const fn no_address(addr: u64) -> Trap {
+    Trap {
+        cause: cause_with(GP, 0),
         value: addr,
     }
 }

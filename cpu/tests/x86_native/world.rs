@@ -306,6 +306,7 @@ impl Context for Ram<'_> {
         false
     }
     fn acknowledge(&mut self, _: u32, _: u8) {}
+    fn numeric_error(&mut self, _: bool) {}
     fn shutdown(&mut self) {}
     fn steps_left(&self) -> u64 {
         7

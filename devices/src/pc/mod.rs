@@ -5,6 +5,7 @@
 
 mod clock;
 pub mod cmos;
+pub mod coprocessor;
 pub mod fw_cfg;
 pub mod i8042;
 pub mod interrupts;
@@ -18,6 +19,7 @@ pub mod testdev;
 pub mod vga;
 
 pub use cmos::Cmos;
+pub use coprocessor::Coprocessor;
 pub use fw_cfg::FwCfg;
 pub use i8042::I8042;
 pub use interrupts::Interrupts;

@@ -1,10 +1,9 @@
-//! ACPI's fixed power-management hardware, the reset control register and port 92.
+//! ACPI's fixed power-management hardware and the reset control register.
 //!
 //! ```text
 //!   0x00 PM1            0x0 PM1a status (2)   0x2 PM1a enable (2)   0x4 PM1a control (2)
 //!                       0x8 PM timer (4): 3.579545 MHz, 24 bits
 //!   0x10 RESET_CONTROL  port 0xcf9: setting bit 2 resets the board
-//!   0x18 PORT_92        bit 0 set: reset; bit 1: A20, which is read back and does nothing else here
 //! ```
 //!
 //! There is no system management mode, so the block is always in ACPI mode (SCI_EN reads 1; the FADT
@@ -12,7 +11,7 @@
 //! bit 23 of the counter changes; it follows from the time and from when it was cleared, so that a deadline is
 //! needed only while TMR_EN asks for the interrupt. SLP_EN with SLP_TYP 0 is S5, soft off; other types are ignored.
 //!
-//! Source: ACPI 6.5, 4.8.3 (registers), 4.8.2.1 (timer); 82801 (ICH9) data sheet, 13.7.5 (RST_CNT), 13.7.3 (PORT92).
+//! Source: ACPI 6.5, 4.8.3 (registers), 4.8.2.1 (timer); 82801 (ICH9) data sheet, 13.7.5 (RST_CNT).
 
 use serde::{Deserialize, Serialize};
 
@@ -25,10 +24,8 @@ pub const PM1: u64 = 0x00;
 pub const PM1_SIZE: u64 = 0x10;
 /// Where the reset control register (port 0xcf9) lies; 1 byte.
 pub const RESET_CONTROL: u64 = 0x10;
-/// Where port 0x92 lies; 1 byte.
-pub const PORT_92: u64 = 0x18;
 /// Size of the offset space in bytes.
-pub const SIZE: u64 = 0x20;
+pub const SIZE: u64 = 0x18;
 
 /// The PM timer's clock in ticks a second.
 pub const TIMER_HZ: u32 = 3_579_545;
@@ -50,9 +47,7 @@ const SLP_EN: u8 = 1 << 5;
 const RST_CPU: u8 = 1 << 2;
 /// Bits of the reset control register that are kept: SYS_RST, RST_CPU, FULL_RST.
 const RESET_MASK: u8 = 0b1110;
-const FAST_RESET: u8 = 1 << 0;
-const A20: u8 = 1 << 1;
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// The board's power management.
 pub struct Pm {
@@ -70,7 +65,6 @@ struct State {
     /// When the timer raises the line next, if it does.
     due: Option<VirtualTime>,
     reset_control: u8,
-    port_92: u8,
 }
 
 /// How often the carry bit has changed.
@@ -118,7 +112,6 @@ impl Pm {
             4 | 5 => half(self.state.control),
             8..=11 => ((TIMER.ticks(now.0) & TIMER_MASK) >> (8 * (offset - 8))) as u8,
             RESET_CONTROL => self.state.reset_control,
-            PORT_92 => self.state.port_92,
             _ => 0,
         }
     }
@@ -146,13 +139,6 @@ impl Pm {
                     cx.power(Power::Reset);
                 }
             }
-            PORT_92 => {
-                let rises = value & !state.port_92 & FAST_RESET != 0;
-                state.port_92 = value & (A20 | FAST_RESET);
-                if rises {
-                    cx.power(Power::Reset);
-                }
-            }
             _ => {}
         }
     }
@@ -167,7 +153,6 @@ impl State {
             line: false,
             due: None,
             reset_control: 0,
-            port_92: A20,
         }
     }
 }
@@ -297,10 +282,5 @@ mod tests {
         assert_eq!(cx.take(), [Effect::Power(Power::Reset)]);
         pm.write(&mut cx, RESET_CONTROL, 1, 6); // no edge
         assert!(cx.effects.is_empty());
-        assert_eq!(pm.read(&mut cx, PORT_92, 1), 2);
-        pm.write(&mut cx, PORT_92, 1, 0);
-        assert_eq!(pm.read(&mut cx, PORT_92, 1), 0);
-        pm.write(&mut cx, PORT_92, 1, 3);
-        assert_eq!(cx.take(), [Effect::Power(Power::Reset)]);
     }
 }

@@ -4,8 +4,8 @@
 //! devices' business. Registers that firmware or drivers are known to write keep what is written; all others
 //! read as zero.
 //!
-//! - 00:00.0, the 82441FX host bridge. Its PAM and SMRAM registers are state without effect: memory at
-//!   0xc0000 to 0xfffff is always RAM on this board, and there is no system management mode.
+//! - 00:00.0, the 82441FX host bridge. Its PAM registers say what the ROM shadow is ([`shadow`]); SMRAM is state without
+//!   effect: there is no system management mode.
 //! - 00:01.0, the 82371SB ISA bridge. Its PIRQ route control registers do route ([`super::routing`]).
 //! - 00:01.1, the 82371SB IDE. Its ports are [`crate::Ide`]'s, wherever the guest enables them or not;
 //!   without one its bus master is always idle. Its IDETIM registers have it decode from power-on.
@@ -18,7 +18,7 @@
 use icount::VirtualTime;
 
 use super::{Bar, Config, Function, Identity};
-use crate::{Context, DeviceError, Input, InputKind, state};
+use crate::{Context, DeviceError, Input, InputKind, Shadow, state};
 
 const INTEL: u16 = 0x8086;
 /// What QEMU's boards carry, and guests therefore know.
@@ -48,16 +48,54 @@ fn identity(device: u16, revision: u8, class: [u8; 3]) -> Identity {
     }
 }
 
+/// PAM0 to PAM6.
+pub(super) type Pam = [u8; 7];
+const PAM: u8 = 0x59;
+/// The bits that they have: reads and writes of each part are RAM's.
+const PAM_ALL: Pam = [0x30, 0x33, 0x33, 0x33, 0x33, 0x33, 0x33];
+
+/// The parts of the ROM shadow, as PAM registers have them: first address, length, what is there.
+pub(super) fn shadow(pam: Pam) -> [(u64, u64, Shadow); 13] {
+    let part = |addr, len, bits: u8| {
+        let rights = Shadow {
+            read: bits & 1 != 0,
+            write: bits & 2 != 0,
+        };
+        (addr, len, rights)
+    };
+    std::array::from_fn(|i| match i {
+        0 => part(0xf_0000, 0x1_0000, pam[0] >> 4),
+        _ => {
+            let register = pam[i.div_ceil(2)];
+            let bits = if i % 2 == 1 { register } else { register >> 4 };
+            part(0xc_0000 + 0x4000 * (i as u64 - 1), 0x4000, bits)
+        }
+    })
+}
+
+/// The PAM registers of the host bridge.
+pub(super) fn pam(config: &Config) -> Pam {
+    std::array::from_fn(|i| config.byte(PAM + i as u8))
+}
+
+fn host_bridge(pam: Pam) -> Config {
+    let mut config = Config::new(identity(0x1237, 2, [6, 0, 0]));
+    config.field(PAM, &pam, &PAM_ALL);
+    // SMRAM: the compatible space at 0xa0000, closed.
+    config.field(0x72, &[0x02], &[0x78]);
+    config
+}
+
+/// After power-on reads and writes of the shadow aren't RAM's.
 pub(super) const HOST_BRIDGE: Fixed = Fixed {
     name: "i440FX",
-    config: || {
-        let mut config = Config::new(identity(0x1237, 2, [6, 0, 0]));
-        // PAM0 to PAM6: reads and writes to DRAM are disabled after power-on.
-        config.field(0x59, &[0; 7], &[0x30, 0x33, 0x33, 0x33, 0x33, 0x33, 0x33]);
-        // SMRAM: the compatible space at 0xa0000, closed.
-        config.field(0x72, &[0x02], &[0x78]);
-        config
-    },
+    config: || host_bridge([0; 7]),
+};
+
+/// As firmware leaves it that has all of the shadow in RAM.
+pub(super) const SHADOWED_HOST_BRIDGE: Fixed = Fixed {
+    name: "i440FX",
+    config: || host_bridge(PAM_ALL),
 };
 
 pub(super) const ISA_BRIDGE: Fixed = Fixed {

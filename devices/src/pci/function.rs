@@ -3,7 +3,7 @@
 use icount::VirtualTime;
 
 use super::Config;
-use crate::{Context, DeviceError, DiskError, DmaError, HartPin, Input, InputKind, Power};
+use crate::{Context, DeviceError, DiskError, DmaError, HartPin, Input, InputKind, Power, Shadow};
 
 /// A function of the bus: plain state and logic, like [`crate::Device`], and no method has a default. What
 /// every function has (identity, command, base address registers, interrupts) is its [`Config`]; a function
@@ -78,6 +78,14 @@ impl Context for Unmastered<'_> {
 
     fn set_hart_pin(&mut self, hart: u32, pin: HartPin, level: u32) {
         self.0.set_hart_pin(hart, pin, level);
+    }
+
+    fn set_local_window(&mut self, hart: u32, base: Option<u64>) {
+        self.0.set_local_window(hart, base);
+    }
+
+    fn set_shadow(&mut self, addr: u64, len: u64, rights: Shadow) {
+        self.0.set_shadow(addr, len, rights);
     }
 
     fn hart(&self) -> u32 {

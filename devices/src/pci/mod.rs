@@ -218,6 +218,12 @@ impl Pci {
         }
     }
 
+    /// The same with a host bridge that has all of the ROM shadow in RAM, as firmware leaves it: for boards that start without.
+    pub fn shadowed(mut self) -> Self {
+        self.slots[0] = Slot::new(0, 0, Box::new(chipset::SHADOWED_HOST_BRIDGE));
+        self
+    }
+
     /// The same with an IDE controller.
     pub fn with_ide(self, ide: Ide) -> Self {
         Pci {
@@ -306,9 +312,11 @@ impl Pci {
         if (port, size) == (CONFIG_ADDRESS, 4) {
             self.state.address = value as u32 & ADDRESS_WRITABLE;
         } else if let Some(start) = self.config_data(port, size) {
+            let old = self.pam();
             if let Some((Some(slot), register)) = self.addressed() {
                 slot.config_write(cx, register + start, size, value);
             }
+            self.tell_shadow(cx, old);
         } else if let Some(offset) = self.ide_offset(port, size) {
             self.call_ide(cx, |ide, cx| ide.write(cx, offset, size, value));
         } else {
@@ -326,6 +334,18 @@ impl Pci {
     fn write_decoded(&mut self, cx: &mut dyn Context, space: Space, addr: u64, size: u8, value: u64) {
         if let Some((slot, bar, offset)) = self.decode(space, addr, size) {
             slot.bar_write(cx, bar, offset, size, value);
+        }
+    }
+
+    fn pam(&self) -> chipset::Pam {
+        chipset::pam(&self.slots[0].config)
+    }
+
+    /// Tells what of the ROM shadow is other than the host bridge's registers said before.
+    fn tell_shadow(&self, cx: &mut dyn Context, old: chipset::Pam) {
+        let parts = chipset::shadow(old).into_iter().zip(chipset::shadow(self.pam()));
+        for (_, (addr, len, rights)) in parts.filter(|(old, new)| old != new) {
+            cx.set_shadow(addr, len, rights);
         }
     }
 
@@ -469,10 +489,12 @@ impl Device for Pci {
     }
 
     fn reset(&mut self, cx: &mut dyn Context) {
+        let old = self.pam();
         for slot in &mut self.slots {
             slot.config = slot.function.config();
             slot.function.reset();
         }
+        self.tell_shadow(cx, old);
         if let Some(ide) = &mut self.ide {
             ide.reset(cx);
         }

@@ -7,6 +7,7 @@ use proptest::prelude::{
 };
 
 use super::*;
+use crate::Shadow;
 use crate::fake::{Effect, Fake};
 
 /// Accesses that reached a probe: BAR, offset, size, and what was written.
@@ -222,6 +223,34 @@ fn registers_are_reached_by_bytes_words_and_dwords() {
     board.set(CARD, 0x3c, 4, 0x0505_050a);
     assert_eq!(board.get(CARD, 0x3c, 4), 0x010a);
     assert_eq!(board.get(CARD, 0, 4), 0x5678_1234);
+}
+
+#[test]
+fn pam_says_what_the_rom_shadow_is() {
+    let mut board = Board::new(&[]);
+    board.cx.take();
+    let mut set = |register, value| {
+        board.set((0, 0), register, 1, value);
+        board.cx.take()
+    };
+    let part = |addr, len, bits: u8| {
+        let rights = Shadow {
+            read: bits & 1 != 0,
+            write: bits & 2 != 0,
+        };
+        Effect::Shadow(addr, len, rights)
+    };
+    // PAM0's low half is reserved.
+    assert_eq!(set(0x59, 0x1f), [part(0xf_0000, 0x1_0000, 1)]);
+    assert_eq!(set(0x59, 0x10), []);
+    assert_eq!(set(0x5a, 0x02), [part(0xc_0000, 0x4000, 2)]);
+    assert_eq!(set(0x5a, 0x32), [part(0xc_4000, 0x4000, 3)]);
+    assert_eq!(
+        set(0x5f, 0x33),
+        [part(0xe_8000, 0x4000, 3), part(0xe_c000, 0x4000, 3)]
+    );
+    board.pci.reset(&mut board.cx);
+    assert_eq!(board.cx.take().len(), 5);
 }
 
 #[test]

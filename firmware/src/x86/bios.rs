@@ -1,7 +1,7 @@
 //! A firmware ROM (SeaBIOS, coreboot, OVMF): where the processor's reset state finds it.
 //!
-//! It ends at 4 GiB, so that the reset vector at ffff_fff0 is its last 16 bytes, and its last 128 KiB appear
-//! below 1 MiB too, where its 16-bit code runs.
+//! It ends at 4 GiB, so that the reset vector at ffff_fff0 is its last 16 bytes. The board shows its last 128 KiB below 1 MiB
+//! too, where its 16-bit code runs.
 
 use super::boot::{X86Kind, X86Loaded};
 use super::layout;
@@ -20,13 +20,8 @@ pub fn load_bios(bytes: &[u8]) -> Result<X86Loaded, FirmwareError> {
     if size > layout::BIOS_MAX || !size.is_multiple_of(layout::BIOS_UNIT) {
         return Err(FirmwareError::BiosSize { size });
     }
-    let shadowed = size.min(layout::BIOS_SHADOWED);
-    let tail = bytes[(size - shadowed) as usize..].to_vec();
     Ok(X86Loaded {
-        segments: vec![
-            Segment::new(layout::SHADOW_END - shadowed, tail),
-            Segment::new(layout::BIOS_END - size, bytes.to_vec()),
-        ],
+        segments: vec![Segment::new(layout::BIOS_END - size, bytes.to_vec())],
         start: X86Start::Reset,
         kind: X86Kind::Bios,
     })
@@ -37,21 +32,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rom_ends_at_4_gib_and_at_1_mib() {
+    fn a_rom_ends_at_4_gib() {
         for units in [1u64, 2, 4, 64] {
             let mut rom = vec![0u8; (units << 16) as usize];
             let size = rom.len();
             rom[size - 16] = 0xea;
             let loaded = load_bios(&rom).unwrap();
             assert_eq!(loaded.start, X86Start::Reset);
-            let [low, top] = loaded.segments.as_slice() else {
-                panic!("two places")
+            let [top] = loaded.segments.as_slice() else {
+                panic!("one place")
             };
-            assert_eq!((low.end(), top.end()), (0x10_0000, 1 << 32));
-            assert_eq!(low.mem_size, (units << 16).min(0x2_0000));
-            for segment in [low, top] {
-                assert_eq!(segment.bytes[segment.bytes.len() - 16], 0xea);
-            }
+            assert_eq!((top.end(), top.mem_size), (1 << 32, units << 16));
+            assert_eq!(top.bytes[size - 16], 0xea);
         }
     }
 

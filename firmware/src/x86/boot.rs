@@ -56,7 +56,7 @@ pub enum X86Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct X86Loaded {
     /// What goes into memory: sorted, without overlap. Of a kernel: RAM and the ROM shadow. Of a BIOS: the
-    /// ROM below 4 GiB and the ROM shadow.
+    /// ROM below 4 GiB.
     pub segments: Vec<Segment>,
     /// The first processor's state.
     pub start: X86Start,

@@ -5,7 +5,7 @@
 //! ```text
 //!         0  RAM
 //!   a_0000  the display's window
-//!   c_0000  ROM shadow: RAM into which firmware copies itself and option ROMs
+//!   c_0000  ROM shadow: the firmware ROM's end, or RAM into which firmware copies itself and option ROMs
 //!  10_0000  RAM, up to 3 GiB in all
 //! c000_0000  PCI devices' memory
 //! fec0_0000  I/O APIC          fee0_0000  local APIC of the processor that asks

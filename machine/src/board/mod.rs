@@ -26,7 +26,7 @@ use crate::schedule::Schedule;
 use crate::semihosting::Semihosting;
 use crate::stops::Watching;
 use crate::symbols::ElfMachine;
-use crate::system::{Mapped, System};
+use crate::system::{MOST_DEVICES, Mapped, System};
 use crate::wiring::{Window, Wiring};
 
 /// What is in memory at power-on: address and bytes; all else is zero.
@@ -77,6 +77,8 @@ impl Devices {
                 display: None,
                 networks: Vec::new(),
                 local: None,
+                numeric_error: None,
+                shadow: None,
             },
         }
     }
@@ -236,6 +238,12 @@ pub(crate) fn rebuild(
         }
     }
     let Devices { devices, wiring } = (board.devices)(config);
+    assert!(devices.len() <= MOST_DEVICES, "{} devices", devices.len());
+    let mut memory = Memory::new(ram);
+    if let Some(place) = wiring.shadow {
+        memory.place_shadow(place);
+    }
+    let window = wiring.local.map(|local| local.window);
     let devices = devices.into_iter().enumerate();
     let devices = devices.map(|(index, device)| Mapped {
         base: wiring
@@ -247,10 +255,13 @@ pub(crate) fn rebuild(
         device: Some(device),
     });
     let mut sys = System {
-        memory: Memory::new(ram),
+        memory,
         devices: devices.collect(),
         wiring,
-        lines: vec![false; board.lines],
+        lines: vec![0; board.lines],
+        acting: 0,
+        local_windows: vec![window; config.harts.len()],
+        windows_hide: false,
         messages: Default::default(),
         pins: Vec::new(),
         clock: Clock::new(config.ns_per_step),

@@ -1,8 +1,8 @@
 //! The board `pc`: an i440FX with a PIIX3, which every BIOS and every x86 operating system since knows, so that
 //! SeaBIOS and Debian's kernel run unmodified. Its map is [`firmware::x86::layout`]'s.
 //!
-//! RAM at 0xc0000 to 0xfffff is always RAM (the host bridge's PAM registers are state without effect), and what is
-//! above the BIOS's size in the last 4 MiB below 4 GiB reads as zero.
+//! At 0xc0000 to 0xfffff there is RAM, the end of the BIOS or the PCI bus, as the host bridge's PAM registers say; a machine
+//! that starts without a BIOS finds RAM there. What is above the BIOS's size in the last 4 MiB below 4 GiB reads as zero.
 //!
 //! Drives are virtio block devices on PCI (`/dev/vda` of Linux), behind them come network cards and the virtio console;
 //! a CD-ROM drive is an ATAPI device on the second IDE
@@ -10,19 +10,21 @@
 
 use cpu::Cpu;
 use cpu::x86_64::hart::{
-    Hart, HartConfig, LAYOUT, PIN_EXTERNAL, PIN_INIT, PIN_LOCAL, PIN_NMI, PIN_STARTUP, Start,
+    Hart, HartConfig, LAYOUT, PIN_A20M, PIN_EXTERNAL, PIN_IGNNE, PIN_INIT, PIN_LOCAL, PIN_NMI, PIN_STARTUP,
+    Start,
 };
 
-use devices::pc::{Cmos, FwCfg, I8042, Interrupts, Pit, Pm, TestDev, Vga};
-use devices::pc::{cmos, fw_cfg, i8042, interrupts, pit, pm, testdev, vga};
+use devices::pc::{Cmos, Coprocessor, FwCfg, I8042, Interrupts, Pit, Pm, TestDev, Vga};
+use devices::pc::{cmos, coprocessor, fw_cfg, i8042, interrupts, pit, pm, testdev, vga};
 use devices::virtio::{PciTransport, Rng, VirtioDevice};
-use devices::{HartPin, Ide, Pci, Uart, ide, pci};
+use devices::{HartPin, Ide, Pci, Shadow, Uart, ide, pci};
 use firmware::x86::fw_cfg::{BiosConfig, bios_items};
 use firmware::x86::layout;
 
 use super::{Board, Devices, Role, seed_bytes};
 use crate::config::{Config, StartMode};
 use crate::ram::Region;
+use crate::shadow;
 use crate::wiring::{Local, Window};
 
 pub(super) const BOARD: Board = Board {
@@ -112,11 +114,14 @@ fn devices(config: &Config) -> Devices {
     let power = board.add(Box::new(Pm::new(layout::SCI_IRQ.into())));
     ports(&mut board, power, layout::PM.into(), pm::PM1_SIZE, pm::PM1);
     ports(&mut board, power, layout::RESET.into(), 1, pm::RESET_CONTROL);
-    ports(&mut board, power, 0x92, 1, pm::PORT_92);
     let keyboard = board.add(Box::new(I8042::new()));
     ports(&mut board, keyboard, i8042::DATA_PORT.into(), 1, i8042::DATA);
     ports(&mut board, keyboard, i8042::STATUS_PORT.into(), 1, i8042::STATUS);
+    ports(&mut board, keyboard, 0x92, 1, i8042::PORT_92);
     board.wiring.keyboard = Some(keyboard);
+    let errors = board.add(Box::new(Coprocessor::new(harts)));
+    ports(&mut board, errors, 0xf0, 1, coprocessor::PORT);
+    board.wiring.numeric_error = Some((errors, coprocessor::FERR));
     for (port, (base, line)) in (0u8..).zip(SERIAL) {
         let uart = board.add(Box::new(Uart::new(line, port)));
         ports(&mut board, uart, base, 8, 0);
@@ -167,7 +172,7 @@ fn interrupt_controllers(board: &mut Devices, harts: u32) {
         device,
         layout::LAPIC,
         layout::LAPIC_SIZE,
-        interrupts::LOCAL_APIC,
+        interrupts::NO_APIC,
     );
     memory(
         board,
@@ -187,6 +192,8 @@ fn interrupt_controllers(board: &mut Devices, harts: u32) {
     });
     board.wiring.local = Some(Local {
         device,
+        registers: interrupts::LOCAL_APIC,
+        window: layout::LAPIC,
         register: local_register,
         faults: |base, register, write| {
             register != cpu::x86_64::CR8 && interrupts::msr_faults(base, register, write)
@@ -285,7 +292,32 @@ fn bus(board: &mut Devices, config: &Config) {
     let entropy: Box<dyn VirtioDevice> = Box::new(Rng::new(seed_bytes(config.seed)));
     let cards = cards.into_iter().chain([entropy]);
     let cards = cards.map(|card| Box::new(PciTransport::new(card)) as Box<dyn pci::Function>);
-    let bus = board.add(Box::new(Pci::new(cards.collect())));
+    let pci = Pci::new(cards.collect());
+    let has_bios = config
+        .harts
+        .first()
+        .is_none_or(|start| start.mode == StartMode::Board);
+    let pci = if has_bios { pci } else { pci.shadowed() };
+    let bus = board.add(Box::new(pci));
+    let is_ram = !has_bios;
+    board.wiring.shadow = Some(shadow::Place {
+        base: layout::SHADOW,
+        granule: (layout::SHADOW_END - layout::SHADOW) / shadow::GRANULES as u64,
+        rom: layout::SHADOW_END - layout::BIOS_SHADOWED,
+        to_rom: layout::BIOS_END - layout::SHADOW_END,
+        at_first: Shadow {
+            read: is_ram,
+            write: is_ram,
+        },
+    });
+    // What of the shadow is neither RAM nor ROM.
+    memory(
+        board,
+        bus,
+        layout::SHADOW,
+        layout::SHADOW_END - layout::SHADOW,
+        pci::MEMORY_WINDOW + layout::SHADOW,
+    );
     roles.into_iter().for_each(|role| board.wiring.connect(role, bus));
     ports(
         board,
@@ -313,6 +345,8 @@ fn pin_number(pin: HartPin) -> u32 {
         HartPin::Nmi => PIN_NMI,
         HartPin::Init => PIN_INIT,
         HartPin::Startup => PIN_STARTUP,
+        HartPin::A20Masked => PIN_A20M,
+        HartPin::IgnoreNumericError => PIN_IGNNE,
         // A RISC-V hart's: this board has none.
         HartPin::MachineSoftware
         | HartPin::MachineTimer

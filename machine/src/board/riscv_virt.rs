@@ -78,6 +78,8 @@ fn pin_number(pin: HartPin) -> u32 {
         | HartPin::ExternalInterrupt
         | HartPin::Nmi
         | HartPin::Init
-        | HartPin::Startup => u32::MAX,
+        | HartPin::Startup
+        | HartPin::A20Masked
+        | HartPin::IgnoreNumericError => u32::MAX,
     }
 }

@@ -4,7 +4,8 @@
 
 use icount::{End, Icount};
 use machine::AddressKind;
-use machine::boot::{Bios, Boot, prepare};
+use machine::boot::{Bios, Boot};
+use machine::host::Drives;
 use tests::subject::Subject;
 use tests::ways::{Run, With};
 
@@ -29,12 +30,7 @@ fn subject() -> Subject {
         testdev: true,
         ..Boot::default()
     };
-    let (config, images) = prepare(&boot).unwrap();
-    let mut subject = Subject::x86_demo().unwrap();
-    subject.name = "battery".into();
-    (subject.config, subject.images) = (config, images);
-    (subject.hot, subject.watches) = (Vec::new(), Vec::new());
-    subject
+    Subject::booted("battery", &boot, "", Drives::default()).unwrap()
 }
 
 /// Steps, and all that was written down.

@@ -5,6 +5,7 @@
 
 mod architecture;
 mod battery;
+mod chipset;
 mod counts;
 mod debian;
 mod determinism;

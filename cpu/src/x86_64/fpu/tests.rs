@@ -1,7 +1,7 @@
 //! Programs of x87 instructions, lifted and run by the interpreter.
 
 use super::super::fake::*;
-use super::super::hart::LAYOUT;
+use super::super::hart::{LAYOUT, PIN_IGNNE};
 use super::super::mode::Mode;
 use super::super::registers::{DS, Segment};
 use super::super::x87::X87Op;
@@ -198,6 +198,34 @@ fn unmasked_exceptions_wait_for_who_waits() {
     assert_eq!(rig.hart.regs[slots::RAX] & 0xff, 0x84);
     // fnclex; what masks ends it too.
     run(&mut rig, &[&[0xdb, 0xe2], FWAIT, FLD1]).unwrap();
+}
+
+/// CR0.NE clear: an interrupt by way of the chipset, and IGNNE#.
+#[test]
+fn errors_freeze_where_they_are_no_exception() {
+    let mut rig = long();
+    rig.hart.core.cr0 &= !CR0_NE;
+    rig.machine.write(AT, Size::B2, 0x37b);
+    let divide = [FNINIT, FLDCW, FLD1, FLDZ, FDIVP];
+    let mf = run(&mut rig, &[divide.concat().as_slice(), FWAIT]).unwrap_err();
+    assert_eq!(mf, trap::trap(trap::MF));
+    for _ in 0..2 {
+        rig.hart.deliver(&mut rig.machine, mf, CODE + 10);
+        assert!(rig.hart.waiting() && rig.hart.pc() == CODE + 10);
+        assert_eq!(rig.machine.numeric_errors, [true], "told once");
+    }
+    rig.hart.set_pin(PIN_IGNNE, 1);
+    assert!(!rig.hart.waiting());
+    // What waits goes on, and what it does raise is beside what there was.
+    run(&mut rig, &[FWAIT, FLD1, FNSTSW_AX]).unwrap();
+    assert_eq!(rig.hart.regs[slots::RAX] & 0xff, 0x84);
+    assert_eq!(rig.machine.numeric_errors, [true]);
+    run(&mut rig, &[&[0xdb, 0xe2], FNSTSW_AX]).unwrap();
+    assert_eq!(rig.hart.regs[slots::RAX] & 0xff, 0);
+    assert_eq!(rig.machine.numeric_errors, [true, false]);
+    // With CR0.NE set the pin says nothing.
+    rig.hart.core.cr0 |= CR0_NE;
+    assert_eq!(run(&mut rig, &[divide.concat().as_slice(), FWAIT]), Err(mf));
 }
 
 #[test]

@@ -183,7 +183,7 @@ fn what_is_not_canonical_is_a_general_protection_fault() {
     let mut rig = Rig::long();
     for addr in [0x8000_0000_0000, 0xffff_7fff_ffff_ffff, 1 << 63] {
         let result = rig.hart.translate(&mut rig.machine, addr, Read);
-        assert_eq!(result.err(), Some(trap::fault(GP, 0)));
+        assert_eq!(result.err(), Some(trap::no_address(addr)));
         assert_eq!(rig.hart.debug_translate(&mut rig.machine, addr), None);
     }
     assert_eq!(walk(&mut rig, 0xffff_8000_0000_0000, Read), Err(0));
@@ -291,10 +291,10 @@ fn pae_uses_the_registers_that_cr3_loaded() {
 #[test]
 fn address_line_20_masks_what_is_physical() {
     let mut rig = Rig::real();
-    rig.hart.set_pin(super::super::hart::PIN_A20, 0);
+    rig.hart.set_pin(super::super::hart::PIN_A20M, 1);
     let found = rig.hart.translate(&mut rig.machine, 0x10_ffef, Read).unwrap();
     assert_eq!(found.addr, 0xffef);
-    rig.hart.set_pin(super::super::hart::PIN_A20, 1);
+    rig.hart.set_pin(super::super::hart::PIN_A20M, 0);
     let found = rig.hart.translate(&mut rig.machine, 0x10_ffef, Read).unwrap();
     assert_eq!(found.addr, 0x10_ffef);
 }

@@ -95,6 +95,16 @@ impl X87 {
         self.env.status & X87Env::ES != 0
     }
 
+    /// Lets an instruction that waits find no error, until [`X87::take_up`].
+    pub(crate) fn set_aside(&mut self) {
+        self.env.status &= !(X87Env::ES | X87Env::BUSY);
+    }
+
+    /// Undoes [`X87::set_aside`] as far as the flags are still there.
+    pub(crate) fn take_up(&mut self) {
+        self.env.update_summary();
+    }
+
     /// The top of the stack.
     #[inline]
     #[must_use]

@@ -1,9 +1,10 @@
-//! The keyboard controller, an 8042, and the PS/2 keyboard at its first port.
+//! The keyboard controller, an 8042, the PS/2 keyboard at its first port, and port 92, which shares its gate of address line 20.
 //!
 //! ```text
 //!   port  offset
 //!   0x60  0   output buffer (read); parameter or byte for the keyboard (write)
 //!   0x64  4   status (read); command (write)
+//!   0x92  8   bit 0 set: reset; bit 1: A20
 //!
 //!   key ─▶ keyboard's queue, 16 bytes ─▶ translation ─▶ output buffer ─▶ interrupt 1, port 0x60
 //!                                        command's answer ─┘
@@ -17,7 +18,9 @@
 //! Nothing is at the second port: its test (A9) says that its clock is stuck, its loop (D3) doesn't say that the byte came
 //! from there, and a byte sent there (D4) times out.
 //!
-//! The output port's bit 0 and the pulse commands reset the board. A20 is [`I8042::a20`], for the board to look at.
+//! The output port's bit 0 and the pulse commands reset the board. Its bit 1 is the gate of
+//! address line 20, which is open at power-on (as firmware of our day expects it); port 92 shows and sets the same gate, so that whatever
+//! of both was written last holds.
 //!
 //! Source: IBM PS/2 Hardware Interface Technical Reference, "Keyboard and Auxiliary Device Controller".
 
@@ -26,16 +29,18 @@ mod keyboard;
 use bitflags::bitflags;
 use serde::{Deserialize, Serialize};
 
-use crate::{Context, Device, DeviceError, Input, InputKind, Power, VirtualTime, state};
+use crate::{ALL_HARTS, Context, Device, DeviceError, HartPin, Input, InputKind, Power, VirtualTime, state};
 use keyboard::Keyboard;
 pub use keyboard::PAUSE;
 
 /// Size of the offset space in bytes.
-pub const SIZE: u64 = 5;
+pub const SIZE: u64 = 9;
 /// Offset of the data register, I/O port [`DATA_PORT`].
 pub const DATA: u64 = 0;
 /// Offset of the status and command register, I/O port [`STATUS_PORT`].
 pub const STATUS: u64 = 4;
+/// Offset of port 92; one byte wide.
+pub const PORT_92: u64 = 8;
 /// I/O port of the data register; one byte wide.
 pub const DATA_PORT: u16 = 0x60;
 /// I/O port of the status and command register; one byte wide.
@@ -43,7 +48,7 @@ pub const STATUS_PORT: u16 = 0x64;
 
 const KEYBOARD_LINE: u32 = 1;
 const AUX_LINE: u32 = 12;
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 bitflags! {
     /// Status register.
@@ -79,6 +84,11 @@ bitflags! {
     }
 }
 
+/// Port 92: resets the board when it is set.
+const FAST_RESET: u8 = 1 << 0;
+/// Port 92: address line 20 is let through.
+const FAST_A20: u8 = 1 << 1;
+
 /// Answer of the controller's self-test.
 const SELF_TEST_PASSED: u8 = 0x55;
 /// Answer of a port's test: its clock line is stuck low.
@@ -110,6 +120,8 @@ struct State {
     released: bool,
     keyboard_line: bool,
     aux_line: bool,
+    /// Bit 0 of port 92.
+    fast_reset: bool,
 }
 
 /// Where a byte in the output buffer is from.
@@ -138,6 +150,7 @@ impl State {
             released: false,
             keyboard_line: false,
             aux_line: false,
+            fast_reset: false,
         }
     }
 
@@ -202,6 +215,34 @@ impl State {
         }
     }
 
+    /// Whether the gate of address line 20 is open.
+    fn a20(&self) -> bool {
+        self.output_port & OutputPort::A20.bits() != 0
+    }
+
+    fn set_output_port(&mut self, cx: &mut dyn Context, value: u8) {
+        let open = self.a20();
+        self.output_port = value;
+        if self.a20() != open {
+            cx.set_hart_pin(ALL_HARTS, HartPin::A20Masked, open.into());
+        }
+    }
+
+    fn port_92(&self) -> u8 {
+        (if self.fast_reset { FAST_RESET } else { 0 }) | if self.a20() { FAST_A20 } else { 0 }
+    }
+
+    fn set_port_92(&mut self, cx: &mut dyn Context, value: u8) {
+        let mut port = OutputPort::from_bits_retain(self.output_port);
+        port.set(OutputPort::A20, value & FAST_A20 != 0);
+        self.set_output_port(cx, port.bits());
+        let resets = value & FAST_RESET != 0;
+        if resets && !self.fast_reset {
+            cx.power(Power::Reset);
+        }
+        self.fast_reset = resets;
+    }
+
     fn output_port(&self) -> u8 {
         let (keyboard, aux) = self.lines();
         let mut port = OutputPort::from_bits_truncate(self.output_port) & OutputPort::LASTING;
@@ -215,11 +256,6 @@ impl I8042 {
     /// The controller with its keyboard, interrupting on lines 1 and 12.
     pub fn new() -> Self {
         I8042 { state: State::new() }
-    }
-
-    /// Whether the gate of address line 20 is open.
-    pub fn a20(&self) -> bool {
-        OutputPort::from_bits_truncate(self.state.output_port).contains(OutputPort::A20)
     }
 
     /// The keyboard's lights: scroll, num and caps lock, from bit 0 on.
@@ -267,8 +303,8 @@ impl I8042 {
             0xc0 => state.answer(INPUT_PORT),
             0xd0 => state.answer(state.output_port()),
             // The gate of A20 alone.
-            0xdd => state.output_port &= !OutputPort::A20.bits(),
-            0xdf => state.output_port |= OutputPort::A20.bits(),
+            0xdd => state.set_output_port(cx, state.output_port & !OutputPort::A20.bits()),
+            0xdf => state.set_output_port(cx, state.output_port | OutputPort::A20.bits()),
             // The test inputs: both clocks idle.
             0xe0 => state.answer(0),
             // Low bits of the command that are 0 are pulsed; of them only the reset is wired.
@@ -283,7 +319,10 @@ impl I8042 {
         match state.command.take() {
             Some(0x60) => state.config = (Config::from_bits_truncate(byte)).bits(),
             Some(0xd1) => {
-                state.output_port = byte & OutputPort::LASTING.bits() | OutputPort::NO_RESET.bits();
+                state.set_output_port(
+                    cx,
+                    byte & OutputPort::LASTING.bits() | OutputPort::NO_RESET.bits(),
+                );
                 if byte & OutputPort::NO_RESET.bits() == 0 {
                     cx.power(Power::Reset);
                 }
@@ -319,6 +358,7 @@ impl Device for I8042 {
                 byte.into()
             }
             STATUS => self.state.status().into(),
+            PORT_92 => self.state.port_92().into(),
             _ => 0,
         }
     }
@@ -327,6 +367,7 @@ impl Device for I8042 {
         match offset {
             DATA => self.data(cx, value as u8),
             STATUS => self.command(cx, value as u8),
+            PORT_92 => self.state.set_port_92(cx, value as u8),
             _ => return,
         }
         self.update(cx);
@@ -370,6 +411,7 @@ impl Device for I8042 {
 
     fn reset(&mut self, cx: &mut dyn Context) {
         let (keyboard_line, aux_line) = (self.state.keyboard_line, self.state.aux_line);
+        self.state.set_output_port(cx, OutputPort::LASTING.bits());
         self.state = State {
             keyboard_line,
             aux_line,

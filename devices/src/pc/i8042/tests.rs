@@ -82,16 +82,43 @@ fn controller_tests_and_ports() {
 #[test]
 fn a20_and_reset_are_bits_of_the_output_port() {
     let mut pc = Pc::new();
-    assert!(pc.device.a20());
+    let gates = |pc: &mut Pc| {
+        let effects = pc.cx.take();
+        let gates = effects.iter().filter_map(|effect| match *effect {
+            Effect::Pin(ALL_HARTS, HartPin::A20Masked, level) => Some(level),
+            _ => None,
+        });
+        gates.collect::<Vec<_>>()
+    };
     pc.command(0xd1);
     pc.data(0xdd);
-    assert!(!pc.device.a20());
+    assert_eq!(gates(&mut pc), [1]);
     assert_eq!(pc.ask(0xd0), [0xcd]);
     pc.command(0xd1);
     pc.data(0xdf);
-    assert!(pc.device.a20());
+    assert_eq!(gates(&mut pc), [0]);
     pc.command(0xdd);
-    assert!(!pc.device.a20());
+    assert_eq!(gates(&mut pc), [1]);
+    // Port 92 is the same gate.
+    let port_92 = |pc: &mut Pc| pc.device.read(&mut pc.cx, PORT_92, 1);
+    assert_eq!(port_92(&mut pc), 0);
+    pc.device.write(&mut pc.cx, PORT_92, 1, 2);
+    assert_eq!((gates(&mut pc), port_92(&mut pc)), (vec![0], 2));
+    assert_eq!(pc.ask(0xd0), [0xcf]);
+    pc.device.write(&mut pc.cx, PORT_92, 1, 0);
+    assert_eq!((gates(&mut pc), pc.ask(0xd0)), (vec![1], vec![0xcd]));
+    pc.device.reset(&mut pc.cx);
+    assert_eq!(gates(&mut pc), [0]);
+    for value in [3, 3, 0] {
+        pc.device.write(&mut pc.cx, PORT_92, 1, value);
+    }
+    assert_eq!(
+        pc.cx.take(),
+        [
+            Effect::Power(Power::Reset),
+            Effect::Pin(ALL_HARTS, HartPin::A20Masked, 1)
+        ]
+    );
     pc.command(0xff);
     let resets = |pc: &mut Pc| {
         let effects = pc.cx.take();

@@ -229,6 +229,11 @@ impl Lapic {
         self.base & (BASE_EN | BASE_EXTD) == BASE_EN
     }
 
+    /// Where its registers are in memory, if they are.
+    pub fn window(&self) -> Option<u64> {
+        self.xapic().then_some(self.base & BASE_WRITABLE & !0xfff)
+    }
+
     /// Enabled by software too.
     pub fn enabled(&self) -> bool {
         self.present() && self.core.svr & SVR_ENABLE != 0

@@ -14,7 +14,8 @@
 //!
 //! | offset | what | where a board puts it |
 //! |---|---|---|
-//! | [`LOCAL_APIC`] | registers of the accessing hart's local APIC | memory 0xfee00000, for harts' accesses |
+//! | [`LOCAL_APIC`] | registers of the accessing hart's local APIC | where [`Context::set_local_window`] says |
+//! | [`NO_APIC`] | where local APICs are at reset: all ones for a hart whose own isn't there | memory 0xfee00000, for harts' accesses |
 //! | [`IO_APIC`] | the I/O APIC | memory 0xfec00000 |
 //! | [`X2APIC`] | MSR m at 8 × (m − 0x800), 8 bytes each | MSRs 0x800 to 0x8ff |
 //! | [`APIC_BASE`], [`TSC_DEADLINE`], [`CR8`] | 8 bytes each, of the accessing hart | MSR 0x1b, MSR 0x6e0, CR8 |
@@ -22,7 +23,8 @@
 //! | [`PIC_MASTER`], [`PIC_SLAVE`], [`ELCR`] | two ports each | 0x20, 0xa0, 0x4d0 |
 //! | [`MESSAGES`] | interrupt messages, 4 bytes | memory 0xfee00000 to 0xfeefffff, for devices' messages |
 //!
-//! The windows don't move with IA32_APIC_BASE. [`msr_faults`] says which MSR accesses are #GP.
+//! A local APIC's window is at 0xfee00000 after power-on, moves with IA32_APIC_BASE, and is nowhere while the APIC is off or in x2APIC
+//! mode; messages go to 0xfee00000 for good. [`msr_faults`] says which MSR accesses are #GP.
 //! TSC_DEADLINE takes and gives virtual nanoseconds: who lets a guest move its TSC away from them must
 //! convert (0 stays 0, and a deadline before virtual time 0 is 1).
 //!
@@ -67,6 +69,8 @@ pub const CR8: u64 = 0x2810;
 pub const ACKNOWLEDGE_LOCAL: u64 = 0x2820;
 /// The hart takes the 8259s' interrupt.
 pub const ACKNOWLEDGE_EXTERNAL: u64 = 0x2828;
+/// Where nobody answers; 4 KiB of all ones.
+pub const NO_APIC: u64 = 0x4000;
 /// The first 8259; 2 bytes.
 pub const PIC_MASTER: u64 = 0x3000;
 /// The second 8259; 2 bytes.
@@ -82,6 +86,7 @@ pub const SIZE: u64 = MESSAGES + MESSAGES_SIZE;
 
 const X2APIC_END: u64 = X2APIC + 0x800;
 const IO_APIC_END: u64 = IO_APIC + 0x1000;
+const NO_APIC_END: u64 = NO_APIC + 0x1000;
 const MESSAGES_END: u64 = MESSAGES + MESSAGES_SIZE;
 /// Physical destinations of 8 bits end before the broadcast, 0xff.
 const HARTS: u32 = 255;
@@ -329,7 +334,12 @@ impl Interrupts {
                 local.write(now, register, value)
             }
             (APIC_BASE, 8) => {
+                let old = local.window();
                 local.set_base(value);
+                let new = local.window();
+                if new != old {
+                    cx.set_local_window(hart, new);
+                }
                 None
             }
             (TSC_DEADLINE, 8) => {
@@ -421,7 +431,8 @@ impl Device for Interrupts {
             (APIC_BASE, 8) => local.base(),
             (TSC_DEADLINE, 8) => local.tsc_deadline(now),
             (CR8, _) => local.cr8().into(),
-            (PIC_MASTER..MESSAGES, _) => ports::read(offset, size, |offset| self.read_port(offset)),
+            (NO_APIC..NO_APIC_END, _) => u64::MAX >> (64 - 8 * u32::from(size.clamp(1, 8))),
+            (PIC_MASTER..NO_APIC, _) => ports::read(offset, size, |offset| self.read_port(offset)),
             _ => 0,
         };
         self.update(cx);
@@ -432,7 +443,7 @@ impl Device for Interrupts {
         self.catch_up(cx.now());
         match (offset, size) {
             (IO_APIC..IO_APIC_END, 4) => self.state.io_apic.write(offset - IO_APIC, value as u32),
-            (PIC_MASTER..MESSAGES, _) => {
+            (PIC_MASTER..NO_APIC, _) => {
                 ports::write(offset, size, value, |offset, byte| self.write_port(offset, byte));
             }
             (MESSAGES..MESSAGES_END, 4) => self.message(cx, offset - MESSAGES, value as u32),
@@ -490,7 +501,10 @@ impl Device for Interrupts {
     fn reset(&mut self, cx: &mut dyn Context) {
         let old = &self.state.local;
         let mut new = State::new(old.len());
-        for (new, old) in new.local.iter_mut().zip(old) {
+        for ((hart, new), old) in new.local.iter_mut().enumerate().zip(old) {
+            if new.window() != old.window() {
+                cx.set_local_window(hart as u32, new.window());
+            }
             new.local_pin = old.local_pin;
             new.external_pin = old.external_pin;
         }

@@ -10,8 +10,8 @@ pub const BASE_EXTD: u64 = 1 << 10;
 pub const BASE_EN: u64 = 1 << 11;
 /// Where the registers are at reset.
 pub const BASE_ADDRESS: u64 = 0xfee0_0000;
-/// Bits of IA32_APIC_BASE that can be written: enables and an address of 52 bits.
-pub(super) const BASE_WRITABLE: u64 = 0x000f_ffff_ffff_f000 | BASE_EN | BASE_EXTD;
+/// Bits of IA32_APIC_BASE that can be written: enables and an address of 40 bits, which is what the processors have.
+pub(super) const BASE_WRITABLE: u64 = 0x00ff_ffff_f000 | BASE_EN | BASE_EXTD;
 
 /// IA32_APIC_BASE.
 pub(super) const MSR_BASE: u32 = 0x1b;

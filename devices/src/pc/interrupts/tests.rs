@@ -120,10 +120,11 @@ impl Board {
 
     fn pins(&mut self) -> Vec<(u32, HartPin, u32)> {
         let pin = |effect| match effect {
-            Effect::Pin(hart, pin, value) => (hart, pin, value),
+            Effect::Pin(hart, pin, value) => Some((hart, pin, value)),
+            Effect::LocalWindow(..) => None,
             other => panic!("{other:?}"),
         };
-        self.cx.take().into_iter().map(pin).collect()
+        self.cx.take().into_iter().filter_map(pin).collect()
     }
 }
 
@@ -610,6 +611,30 @@ fn a_disabled_apic() {
     board.message(BASE_ADDRESS | 1 << 12, 0x400);
     board.set(1, SVR, 0x1ff);
     assert_eq!((board.pins(), board.get(1, SVR)), (vec![], 0xffff_ffff));
+}
+
+#[test]
+fn the_window_is_where_apic_base_says() {
+    let mut board = Board::new(2);
+    let base = board.get8(1, APIC_BASE);
+    let mut set = |value| {
+        board.set8(1, APIC_BASE, value);
+        board.cx.take()
+    };
+    assert_eq!(set(base), []);
+    let moved = 0x12_3456_7000 | BASE_EN;
+    assert_eq!(set(moved), [Effect::LocalWindow(1, Some(0x12_3456_7000))]);
+    // x2APIC mode, and off.
+    assert_eq!(set(moved | BASE_EXTD), [Effect::LocalWindow(1, None)]);
+    assert_eq!(set(0), []);
+    assert_eq!(set(base), [Effect::LocalWindow(1, Some(BASE_ADDRESS))]);
+    // More bits than physical addresses have.
+    assert!(msr_faults(base, 0x1b, Some(base | 1 << 40)));
+    set(moved);
+    board.dev.reset(&mut board.cx);
+    assert_eq!(board.cx.take(), [Effect::LocalWindow(1, Some(BASE_ADDRESS))]);
+    // Where it was nobody answers.
+    assert_eq!(board.dev.read(&mut board.cx, NO_APIC + 0x30, 4), 0xffff_ffff);
 }
 
 #[test]
