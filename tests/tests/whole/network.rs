@@ -4,10 +4,11 @@
 //! behind it; the guests are Debian's kernels with busybox.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use icount::{Body, Effect, End, Input, LogReader};
 use machine::History;
@@ -257,4 +258,134 @@ fn the_host_s_network_by_passt() {
     assert!(said.contains("2000      6000     28000"), "{said}");
     assert_eq!(&server.join().unwrap()[..9], b"GET /file");
     replays(&dir, &[With::Jit]);
+}
+
+/// A port of the host leads to a server in the guest.
+#[test]
+fn the_host_reaches_a_guest_by_a_forwarded_port() {
+    let name = "the_host_reaches_a_guest_by_a_forwarded_port";
+    let Some(dir) = images(name) else { return };
+    if Command::new("passt").arg("--version").output().is_err() {
+        return skipped(&format!("{name}: passt is not installed"));
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let commands = "ip link set eth0 up; ip addr add 10.0.2.15/24 dev eth0; ip route add default via 10.0.2.2; \
+                    seq 1 2000 | nc -l -p 80 > /asked; cat /asked";
+    let mut subject = boot(&dir, "hostfwd", 1, "quiet", &script(commands)).unwrap();
+    // Passt takes a connection before the guest does, and drops it if that doesn't answer.
+    let client = std::thread::spawn(move || {
+        for _ in 0..3000 {
+            std::thread::sleep(Duration::from_millis(100));
+            let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
+                continue;
+            };
+            let mut got = String::new();
+            // The guest's nc ends when this side closes: not before all of its answer is here.
+            let asked = stream.write_all(b"asked by the host\n");
+            if asked.is_ok() && stream.read_to_string(&mut got).is_ok() && !got.is_empty() {
+                return got;
+            }
+        }
+        String::new()
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("hostfwd.tick");
+    let end = NetworkEnd::User {
+        forwards: vec![('t', format!("127.0.0.1/{port}:80"))],
+    };
+    let said = record(&mut subject, end, &dir);
+    assert!(said.contains("asked by the host"), "{said}");
+    let got = client.join().unwrap();
+    assert!(got.starts_with("1\n2\n") && got.ends_with("\n2000\n"), "{got}");
+    replays(&dir, &[With::Jit]);
+}
+
+/// QEMU's `-netdev stream` speaks what `--net socket=PATH` does.
+#[test]
+fn a_qemu_is_a_peer() {
+    let name = "a_qemu_is_a_peer";
+    let Some(dir) = x86_images(name, &["vmlinuz", "initramfs.cpio.gz"]) else {
+        return;
+    };
+    if Command::new("qemu-system-x86_64")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        return skipped(&format!("{name}: qemu-system-x86_64 is not installed"));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cable");
+    let commands = "ip link set eth0 up; ip addr add 10.0.2.1/24 dev eth0; echo from tickback | nc -l -p 7 > /got; cat /got";
+    let mut subject = x86_boot(&dir, "peer", 1, "quiet", &script(commands)).unwrap();
+    let recording = folder.path().join("peer.tick");
+    let theirs = {
+        let (dir, path) = (dir.clone(), path.clone());
+        std::thread::spawn(move || qemu_peer(&dir, &path))
+    };
+    let end = NetworkEnd::Socket {
+        path,
+        role: Role::Listen,
+    };
+    let said = record(&mut subject, end, &recording);
+    let theirs = theirs.join().unwrap();
+    assert!(said.contains("from qemu"), "{said}\n{theirs}");
+    assert!(theirs.contains("\r\nfrom tickback"), "{theirs}");
+    replays(&recording, &[With::Jit]);
+}
+
+/// Runs Debian under QEMU at the other end of a cable, for three minutes at most; yields what it said.
+fn qemu_peer(dir: &Path, cable: &Path) -> String {
+    while !cable.exists() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let mut qemu = Command::new("timeout")
+        .args([
+            "180",
+            "qemu-system-x86_64",
+            "-m",
+            "256",
+            "-nodefaults",
+            "-display",
+            "none",
+            "-no-reboot",
+            "-serial",
+            "stdio",
+        ])
+        .args(["-append", "console=ttyS0 quiet", "-kernel"])
+        .arg(dir.join("vmlinuz"))
+        .arg("-initrd")
+        .arg(dir.join("initramfs.cpio.gz"))
+        .arg("-netdev")
+        .arg(format!(
+            "stream,id=n,server=off,addr.type=unix,addr.path={}",
+            cable.display()
+        ))
+        .args(["-device", "virtio-net-pci,netdev=n,romfile="])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut keys, mut screen) = (qemu.stdin.take().unwrap(), qemu.stdout.take().unwrap());
+    let (mut said, mut typed) = (Vec::new(), 0);
+    // What it shows, and what is typed then.
+    let lines: [(&[u8], &[u8]); 2] = [
+        (b"/ # ", b"ip link set eth0 up; ip addr add 10.0.2.2/24 dev eth0; \
+          n=0; until echo from qemu | nc -w 5 10.0.2.1 7 || [ $((n+=1)) = 50 ]; do sleep 0.2; done; echo DO''NE\n"),
+        (b"DONE", b"poweroff -f\n"),
+    ];
+    let mut byte = [0];
+    while screen.read(&mut byte).is_ok_and(|len| len == 1) {
+        said.push(byte[0]);
+        if let Some((ready, line)) = lines.get(typed)
+            && said.ends_with(ready)
+        {
+            keys.write_all(line).unwrap();
+            typed += 1;
+        }
+    }
+    let _ = qemu.wait();
+    String::from_utf8_lossy(&said).into_owned()
 }
