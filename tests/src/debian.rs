@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use machine::boot::{Bios, Boot};
@@ -78,6 +79,41 @@ wait slept
 wait # 
 send poweroff -f\\n
 ";
+
+/// The same with a disk: it is read, written and read again.
+pub const DISK_SESSION: &str = "wait tickback: shell ready
+wait # 
+send uname -a; nproc; (dd if=/dev/vda bs=64k | sha256sum &); busybox sha256sum /bin/busybox\\n
+wait  -
+wait # 
+send for i in 1 2 3 4; do (dd if=/dev/vda bs=4k skip=$((i*100)) count=100 2>/dev/null | sha256sum &) ; done; wait\\n
+wait # 
+send dd if=/dev/vda of=/dev/vda bs=64k count=16 seek=32 2>/dev/null; sync; echo wrote\\n
+wait wrote
+wait # 
+send echo 3 >/proc/sys/vm/drop_caches; sha256sum /dev/vda; cat /proc/interrupts | head -3; sleep 1; echo slept\\n
+wait slept
+wait # 
+send poweroff -f\\n
+";
+
+/// Gives the subject a disk of `len` random bytes (a multiple of 512), a file of `folder`.
+///
+/// # Errors
+/// It can't be written.
+pub fn with_disk(mut subject: Subject, folder: &Path, len: usize) -> Result<Subject> {
+    let path = folder.join("disk.img");
+    let mut random = crate::Random(len as u64);
+    let bytes: Vec<u8> = (0..len / 8).flat_map(|_| random.number().to_le_bytes()).collect();
+    std::fs::write(&path, bytes)?;
+    let image = DriveImage::open(&path, false, false)?;
+    subject.config.drives = vec![DriveConfig {
+        sectors: image.sectors(),
+        read_only: false,
+    }];
+    subject.drives = Arc::new(Drives::new(vec![image]));
+    Ok(subject)
+}
 
 fn read(dir: &Path, name: &str) -> Result<Vec<u8>> {
     let path = dir.join(name);

@@ -1,6 +1,7 @@
-//! A busy host: threads that compute, allocate and yield, so that whoever runs beside them is preempted at other
-//! moments each time.
+//! A busy host: threads that compute, allocate, write files and yield, so that whoever runs beside them is preempted at other
+//! moments each time, and waits for memory and disks.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -22,14 +23,18 @@ impl HostLoad {
         HostLoad::of(2 * cores)
     }
 
-    /// With so many threads.
+    /// With so many threads: of four, two compute, one fills 256 MiB again and again, and one writes a file to the disk.
     #[must_use]
     pub fn of(threads: usize) -> HostLoad {
         let stop = Arc::new(AtomicBool::new(false));
         let threads = (0..threads as u64)
             .map(|seed| {
                 let stop = Arc::clone(&stop);
-                std::thread::spawn(move || churn(seed, &stop))
+                std::thread::spawn(move || match seed % 4 {
+                    1 => fill(&stop),
+                    2 => write(&stop),
+                    _ => churn(seed, &stop),
+                })
             })
             .collect();
         HostLoad { stop, threads }
@@ -57,5 +62,36 @@ fn churn(seed: u64, stop: &AtomicBool) {
         if random.below(4) == 0 {
             std::thread::yield_now();
         }
+    }
+}
+
+fn fill(stop: &AtomicBool) {
+    let mut number = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let mut pages = vec![0u8; 256 << 20];
+        for page in pages.chunks_mut(4096) {
+            number += 1;
+            page[..8].copy_from_slice(&u64::to_le_bytes(number));
+            if number % 1024 == 0 && stop.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+        std::hint::black_box(&pages);
+    }
+}
+
+/// What can't be written is no load.
+fn write(stop: &AtomicBool) {
+    let bytes = vec![0x5a; 1 << 20];
+    while !stop.load(Ordering::Relaxed) {
+        let Ok(mut file) = tempfile::tempfile() else {
+            return;
+        };
+        for _ in 0..16 {
+            if stop.load(Ordering::Relaxed) || file.write_all(&bytes).is_err() {
+                break;
+            }
+        }
+        let _ = file.sync_all();
     }
 }

@@ -492,9 +492,12 @@ fn seeks(
 }
 
 fn replays(options: &Replays) -> Result<Vec<Row>> {
-    let name = format!("boot, {} harts, session on the console", options.harts);
-    let subject = options.common.boot(&name, options.harts, "", debian::SESSION)?;
+    let name = format!("boot, {} harts, session with console and disk", options.harts);
     let scratch = options.common.scratch()?;
+    let subject = options
+        .common
+        .boot(&name, options.harts, "", debian::DISK_SESSION)?;
+    let subject = debian::with_disk(subject, scratch.path(), 8 << 20)?;
     let dir = &scratch.path().join("session.tick");
     let _load = (options.common.load > 0).then(|| HostLoad::of(options.common.load));
     let mut recording = Run::Recording(Box::new(begin(
@@ -538,7 +541,7 @@ fn replays(options: &Replays) -> Result<Vec<Row>> {
     });
     let rows = run(jobs.collect(), options.common.jobs);
     heading(&format!(
-        "Replays of {} with console input",
+        "Replays of {} with console and disk input",
         options.common.kernel()
     ));
     let equal = rows.iter().filter(|row| row.result.is_ok()).count();
