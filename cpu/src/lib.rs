@@ -202,13 +202,13 @@ pub trait PhysMem {
     fn write_entry(&mut self, addr: u64, size: Size, value: u64) -> Option<()>;
 }
 
-/// All that a translation depends on besides memory: two harts with equal keys translate alike. Never an
-/// ASID.
+/// All that a translation depends on besides memory and [`Cpu::protection`]: two harts that have both alike translate
+/// alike. Never an ASID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct SpaceKey {
     /// Root of the tables with the paging mode (RISC-V: satp without ASID).
     pub root: u64,
-    /// Privilege and its modifiers (RISC-V: effective privilege, SUM, MXR; PMP and menvcfg generation).
+    /// Privilege and its modifiers (RISC-V: effective privilege, SUM, MXR).
     pub modifiers: u64,
     /// Physical address of the upper half of the root table, if translations of addresses with bit 63 set depend on
     /// nothing else of the root, and lower addresses are hardly accessed so: such spaces may be shared while the
@@ -270,8 +270,8 @@ pub trait Context {
     fn translate(&mut self, cpu: &mut dyn Cpu, addr: u64, access: Access) -> Result<u64, Trap>;
     /// Whether the physical address is RAM (LR/SC and Zicboz ask).
     fn is_ram(&self, addr: u64) -> bool;
-    /// The map of physical protection changed (PMP): all translations are void.
-    fn protection_changed(&mut self);
+    /// The hart's physical protection, [`Cpu::protection`], changed: all translations are void.
+    fn protection_changed(&mut self, cpu: &dyn Cpu);
     /// The hart gives up the rest of its slice (`pause`).
     fn end_slice(&mut self);
     /// Reads instruction bytes, all within one page, as a fetch would: for helpers that look at what stands around
@@ -371,6 +371,8 @@ pub trait Cpu: Send {
     /// Walks the page tables for `addr` as the hart stands (data accesses with MPRV and the like), setting A and D as the
     /// architecture says.
     fn translate(&self, mem: &mut dyn PhysMem, addr: u64, access: Access) -> Result<Translation, Trap>;
+    /// What physical protection depends on (RISC-V: the PMP entries that match anything); empty where there is none.
+    fn protection(&self) -> Vec<u64>;
     /// Whether physical protection (RISC-V: PMP) denies an access to `size` bytes from physical address `addr`
     /// on, which lie in one page. [`Cpu::translate`] knows no size; whoever uses a translation that isn't
     /// `cacheable` asks this too and raises [`Cpu::access_fault`].

@@ -60,10 +60,9 @@ impl Context for System {
         self.memory.ram().page_of(addr).is_some()
     }
 
-    fn protection_changed(&mut self) {
-        self.memory.drop_translations();
-        self.space_key = None;
-        self.leave = true;
+    fn protection_changed(&mut self, cpu: &dyn Cpu) {
+        self.protections[usize::from(self.current)] = cpu.protection();
+        self.compare_maps();
     }
 
     fn end_slice(&mut self) {

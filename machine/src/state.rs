@@ -316,6 +316,7 @@ impl Machine {
         });
         self.sys.lines = saved.lines;
         self.sys.set_local_windows(saved.local_windows);
+        self.sys.set_protections(&self.harts);
         if let Some(granules) = saved.shadow {
             self.sys.memory.set_shadow(granules);
         }

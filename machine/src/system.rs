@@ -19,7 +19,7 @@ use crate::semihosting::Semihosting;
 use crate::stops::Watching;
 use crate::wiring::{Wiring, find};
 
-/// First of the modifier bits of a [`SpaceKey`] that say whose space it is; harts use none of them.
+/// First of three modifier bits of a [`SpaceKey`] that say which harts' space it is; harts use none of them.
 const OWNER: u32 = 12;
 
 /// The most devices of a board: each has a bit in [`System::lines`].
@@ -61,8 +61,10 @@ pub(crate) struct System {
     pub acting: usize,
     /// Where each hart's own interrupt controller is in its physical addresses.
     pub local_windows: Vec<Option<u64>>,
-    /// One of them hides memory.
-    pub windows_hide: bool,
+    /// Of each hart, [`Cpu::protection`].
+    pub protections: Vec<Vec<u64>>,
+    /// Of each hart, the first whose physical map is the same: see [`System::compare_maps`].
+    pub alike: Vec<u8>,
     /// Messages between devices, to be handed over after the running call.
     pub messages: VecDeque<(u64, u32)>,
     /// Pins to be applied.
@@ -199,27 +201,44 @@ impl System {
         (offset < PAGE).then_some((local.device, local.registers + offset))
     }
 
-    /// The key of what the running hart translates: with its number while a hart's interrupt controller hides memory that
-    /// is there for others.
+    /// The key of what the running hart translates: harts share a space only if their physical maps are the same.
     pub fn own_key(&self, key: SpaceKey) -> SpaceKey {
-        if !self.windows_hide {
-            return key;
-        }
         SpaceKey {
-            modifiers: key.modifiers | (1 + u64::from(self.current)) << OWNER,
+            modifiers: key.modifiers | u64::from(self.alike[usize::from(self.current)]) << OWNER,
             ..key
+        }
+    }
+
+    /// Finds out which harts' physical maps are the same: they differ by protection, or while a hart's interrupt controller
+    /// hides memory that is there for others. All translations are void.
+    pub fn compare_maps(&mut self) {
+        let map = |hart: usize| {
+            let hides = |base: &u64| self.memory.ram().page_of(*base).is_some();
+            (&self.protections[hart], self.local_windows[hart].filter(hides))
+        };
+        let first = |hart: usize| (0..hart).find(|first| map(*first) == map(hart)).unwrap_or(hart);
+        self.alike = (0..self.protections.len())
+            .map(|hart| first(hart) as u8)
+            .collect();
+        self.memory.drop_translations();
+        self.space_key = None;
+        self.leave = true;
+    }
+
+    /// Takes note of the harts' protection, after whatever may have changed it unseen.
+    pub fn set_protections(&mut self, harts: &[Box<dyn Cpu>]) {
+        let protections: Vec<_> = harts.iter().map(|cpu| cpu.protection()).collect();
+        if protections != self.protections {
+            self.protections = protections;
+            self.compare_maps();
         }
     }
 
     /// Puts the harts' interrupt controllers where they are to be.
     pub fn set_local_windows(&mut self, windows: Vec<Option<u64>>) {
         if windows != self.local_windows {
-            let hides = |base: &u64| self.memory.ram().page_of(*base).is_some();
-            self.windows_hide = windows.iter().flatten().any(hides);
             self.local_windows = windows;
-            self.memory.drop_translations();
-            self.space_key = None;
-            self.leave = true;
+            self.compare_maps();
         }
     }
 

@@ -87,7 +87,7 @@ impl Context for Machine {
         (RAM..RAM_END).contains(&addr)
     }
 
-    fn protection_changed(&mut self) {
+    fn protection_changed(&mut self, _cpu: &dyn Cpu) {
         self.protection_changes += 1;
     }
 

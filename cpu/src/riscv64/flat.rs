@@ -68,7 +68,7 @@ impl Context for Ram {
     fn is_ram(&self, addr: u64) -> bool {
         (self.base..self.base + self.bytes.len() as u64).contains(&addr)
     }
-    fn protection_changed(&mut self) {}
+    fn protection_changed(&mut self, _cpu: &dyn Cpu) {}
     fn end_slice(&mut self) {}
     context_without_board!();
 }

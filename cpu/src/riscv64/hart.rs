@@ -293,6 +293,10 @@ impl Cpu for Hart {
     /// Without triggers (Sdtrig) nobody wants to know.
     fn accessed(&self, _addr: u64, _size: u64, _access: Access) {}
 
+    fn protection(&self) -> Vec<u64> {
+        self.pmp.active()
+    }
+
     fn protects(&self, addr: u64, size: u64, access: Access) -> bool {
         self.pmp_denies(addr, size, access)
     }
@@ -328,7 +332,7 @@ impl Cpu for Hart {
                     return Err(illegal(args[0] >> 32));
                 };
                 if csr::changes_protection(args[0]) {
-                    cx.protection_changed();
+                    cx.protection_changed(self);
                 }
                 Ok(old)
             }

@@ -132,6 +132,12 @@ impl Pmp {
         &self.state
     }
 
+    /// The entries that match anything: equal ones protect alike.
+    pub fn active(&self) -> Vec<u64> {
+        let words = |r: &Region| [r.first, r.last, r.config.into()];
+        self.active.iter().flat_map(words).collect()
+    }
+
     /// pmpcfg's eight entries from `first` on.
     pub fn config(&self, first: usize) -> u64 {
         self.state

@@ -186,7 +186,7 @@ impl Context for Machine {
         self.has(addr, 1)
     }
 
-    fn protection_changed(&mut self) {}
+    fn protection_changed(&mut self, _cpu: &dyn Cpu) {}
 
     fn end_slice(&mut self) {}
 

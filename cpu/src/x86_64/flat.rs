@@ -55,7 +55,7 @@ impl Context for Ram {
     fn is_ram(&self, addr: u64) -> bool {
         addr < self.0.len() as u64
     }
-    fn protection_changed(&mut self) {}
+    fn protection_changed(&mut self, _cpu: &dyn Cpu) {}
     fn end_slice(&mut self) {}
     fn fetch(&mut self, cpu: &mut dyn Cpu, addr: u64, size: Size) -> Result<u64, Trap> {
         self.load(cpu, addr, size)

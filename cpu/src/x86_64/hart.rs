@@ -595,6 +595,10 @@ impl Cpu for Hart {
         self.data_accessed(addr, size, access);
     }
 
+    fn protection(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
     fn protects(&self, _addr: u64, _size: u64, _access: Access) -> bool {
         false
     }

@@ -284,7 +284,7 @@ impl Context for Ram<'_> {
     fn is_ram(&self, _: u64) -> bool {
         true
     }
-    fn protection_changed(&mut self) {}
+    fn protection_changed(&mut self, _cpu: &dyn Cpu) {}
     fn end_slice(&mut self) {}
     fn fetch(&mut self, _: &mut dyn Cpu, addr: u64, size: Size) -> Result<u64, Trap> {
         read(self.0, addr, size).ok_or(FAULT)

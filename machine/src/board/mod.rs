@@ -261,7 +261,8 @@ pub(crate) fn rebuild(
         lines: vec![0; board.lines],
         acting: 0,
         local_windows: vec![window; config.harts.len()],
-        windows_hide: false,
+        protections: vec![Vec::new(); config.harts.len()],
+        alike: vec![0; config.harts.len()],
         messages: Default::default(),
         pins: Vec::new(),
         clock: Clock::new(config.ns_per_step),
@@ -322,6 +323,7 @@ pub(crate) fn rebuild(
         sys.memory.zero();
         load(sys, &images);
         start(board, &config, harts);
+        sys.set_protections(harts);
     };
     Ok(Machine::new(harts, sys, engine, schedule, Box::new(reset)))
 }

@@ -13,5 +13,6 @@ mod faults;
 mod fuzz;
 mod killed;
 mod network;
+mod protection;
 mod semihosting;
 mod symbols;
