@@ -362,6 +362,9 @@ pub trait Cpu: Send {
     fn pc(&self) -> u64 {
         self.regs()[self.layout().pc]
     }
+    /// The slots that are kept as what made them (x86: the flags), and what they amount to: only that is state, and what is in
+    /// them depends on how the code before was cut into blocks.
+    fn lazy(&self) -> (std::ops::Range<usize>, u64);
     /// All that lifting depends on besides the bytes: privilege where it decides legality, FP state, ...
     fn block_mode(&self) -> u64;
     /// The key of fetch translations now.

@@ -590,6 +590,16 @@ impl Asm {
         self.ins(0, false, 0x0fae, 2, src.into(), false);
     }
 
+    /// `mov dst, [rip]`
+    pub fn load_rip(&mut self, dst: Reg) {
+        self.ins(0, true, 0x8b, dst.0, Rm::Rip, false);
+    }
+
+    /// `mov [rip], src`
+    pub fn store_rip(&mut self, src: Reg) {
+        self.ins(0, true, 0x89, src.0, Rm::Rip, false);
+    }
+
     /// movaps
     pub fn fmov(&mut self, dst: Xmm, src: Xmm) {
         if dst != src {

@@ -219,6 +219,21 @@ impl Cache {
         Some(counter)
     }
 
+    /// Where words for guesses may be, a number of which [`Cache::keep_guesses`] keeps; `None`: there is no room for `most`.
+    pub fn guesses(&mut self, most: usize) -> Option<u64> {
+        let first = self.counters.next_multiple_of(2);
+        if first + 2 * most > COUNTERS / 4 {
+            return None;
+        }
+        self.counters = first;
+        Some(self.run.start as u64 + self.len as u64 + 4 * first as u64)
+    }
+
+    /// Keeps that many of the words that were last offered.
+    pub fn keep_guesses(&mut self, count: usize) {
+        self.counters += 2 * count;
+    }
+
     /// Sets a counter.
     pub fn set_counter(&mut self, counter: u32, value: i32) {
         // SAFETY: the address is a counter's; code that writes to it doesn't run now.

@@ -157,6 +157,9 @@ pub(crate) enum ExitKind {
 /// See [`Jit::set_often`].
 const OFTEN: i32 = 1000;
 
+/// The most guesses of a block, and that many more than there can be.
+const MOST_GUESSES: usize = 4096;
+
 struct Compiled {
     key: BlockKey,
     entry: u64,
@@ -424,7 +427,7 @@ impl Jit {
         } else {
             None
         };
-        self.make(key, block, breakpoints, counter)
+        self.make(key, block, breakpoints, counter, false)
     }
 
     /// Translates the path that begins with the block of that key, which [`Ran::Hot`] asked for, to take its place.
@@ -435,7 +438,8 @@ impl Jit {
         breakpoints: &[u16],
     ) -> Result<BlockId, Full> {
         let old = self.find(key);
-        let new = self.make(key, block, breakpoints, None)?;
+        let guesses = self.passes.has(Passes::GUESS);
+        let new = self.make(key, block, breakpoints, None, guesses)?;
         if let Some(old) = old
             && self.blocks[old.index as usize].counter.is_some()
         {
@@ -471,6 +475,7 @@ impl Jit {
         block: &Block,
         breakpoints: &[u16],
         counter: Option<u32>,
+        guesses: bool,
     ) -> Result<BlockId, Full> {
         let id = self.blocks.len() as u32;
         debug_assert!(block.verify().is_ok(), "{:?}", block.verify());
@@ -480,6 +485,7 @@ impl Jit {
             passes: self.passes,
             thunks: &self.thunks,
             first_exit: self.exits.len() as u32,
+            guesses: self.cache.guesses(MOST_GUESSES).filter(|_| guesses),
             counter: counter.map(|counter| self.cache.counter_address(counter)),
         };
         let out = self.generator.generate(input);
@@ -503,12 +509,14 @@ impl Jit {
             }
             self.exits.push(record);
         }
+        let guessed = out.guessed;
         self.stats.blocks += 1;
         self.stats.insns += u64::from(block.steps());
         self.stats.bytes += len as u64;
         self.stats.hot_bytes += out.hot.pos() as u64;
         self.cache.append(&out.hot.buf);
         self.cache.append_here(entry + hot as u64, &out.cold.buf);
+        self.cache.keep_guesses(guessed);
         let compiled = Compiled {
             key,
             entry,
@@ -555,6 +563,7 @@ impl Jit {
             passes,
             thunks: &self.thunks,
             first_exit: 0,
+            guesses: None,
             counter: None,
         })
     }

@@ -39,7 +39,7 @@ pub fn set_data(regs: &mut RegFile, space: &Space) {
 pub struct Entry {
     /// `va | 0xfff` if reads may take the fast path, else 0.
     pub read: u64,
-    /// `va | 0xfff` if writes may, else 0.
+    /// `va | 0xfff` if writes may, else 0. Never without the right to read.
     pub write: u64,
     /// Host address minus virtual address.
     pub addend: u64,
@@ -153,7 +153,8 @@ impl Space {
         if read {
             entry.read = tag(va);
         }
-        if write {
+        // Whoever may write may read: code that does both asks for the right to write alone.
+        if write && entry.read == tag(va) {
             entry.write = tag(va);
             self.granted.push(index as u16);
         }
@@ -169,8 +170,10 @@ impl Space {
     /// Lets writes to the page of `va` take the fast path. It is cached, and writable.
     pub fn grant(&mut self, va: u64) {
         let index = Self::index(va);
-        self.entries[index].write = tag(va);
-        self.granted.push(index as u16);
+        if self.entries[index].read == tag(va) {
+            self.entries[index].write = tag(va);
+            self.granted.push(index as u16);
+        }
     }
 
     /// Takes back the right to write `page` through the entry at `index`.

@@ -8,6 +8,8 @@ use icount::{Display, Door, DoorError, Effect, End, Icount, Idle, Input, LogPosi
 use machine::{Config, FirstStep, HartStart, Machine, Stopped, Stops};
 use machine::{Engine, EngineKind};
 
+#[path = "guests/flags.rs"]
+mod flags;
 #[path = "guests/strings.rs"]
 mod strings;
 

@@ -278,6 +278,10 @@ impl Cpu for Hart {
         c.privilege as u64 | fs | frm | semihosting | lone
     }
 
+    fn lazy(&self) -> (std::ops::Range<usize>, u64) {
+        (0..0, 0)
+    }
+
     fn fetch_space(&self) -> SpaceKey {
         self.space(Access::Fetch)
     }

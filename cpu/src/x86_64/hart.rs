@@ -579,6 +579,11 @@ impl Cpu for Hart {
         mode.bits()
     }
 
+    fn lazy(&self) -> (std::ops::Range<usize>, u64) {
+        let slots = usize::from(slots::CC_OP.0)..usize::from(slots::EFLAGS.0) + 1;
+        (slots, self.eflags())
+    }
+
     fn fetch_space(&self) -> SpaceKey {
         self.space(Access::Fetch)
     }

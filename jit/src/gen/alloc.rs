@@ -7,10 +7,12 @@
 //! needed last.
 
 use super::Generator;
+use super::integer::cc_of;
 use crate::asm::{Alu, Mem, RAX, RCX, RDX, RSP, Reg, Rm, Xmm};
 use crate::gen_regs::{HOMES, TEMPS};
 use crate::plan::NONE;
 use crate::words::{self, SPILLS};
+use cpu::ir::{Bin, Op, Un, Width};
 
 /// No value.
 const FREE: u16 = u16::MAX;
@@ -677,6 +679,14 @@ impl Generator {
     pub fn store_only(&mut self, slot: u16, v: u16) {
         let m = words::word(usize::from(slot));
         let p = self.place(v);
+        if self.is_late(usize::from(v)) {
+            self.a().push_reg(RCX);
+            self.a().push_reg(RAX);
+            self.make_late(v);
+            self.a().store(true, m, RAX);
+            self.a().pop_reg(RAX);
+            return self.a().pop_reg(RCX);
+        }
         if let Some(r) = self.in_reg(v) {
             return self.a().store(true, m, r);
         }
@@ -706,6 +716,69 @@ impl Generator {
         }
         self.a().store(true, m, RAX);
         self.a().pop_reg(RAX);
+    }
+
+    /// Makes a value in rax that only exits need. rax and rcx are on the stack.
+    fn make_late(&mut self, v: u16) {
+        match self.ops[usize::from(v)] {
+            Op::Bin(bin, width, a, b) => {
+                let op = match bin {
+                    Bin::Add => Alu::Add,
+                    Bin::Sub => Alu::Sub,
+                    Bin::And => Alu::And,
+                    Bin::Or => Alu::Or,
+                    _ => Alu::Xor,
+                };
+                self.fetch_late(RAX, a.0);
+                self.fetch_late(RCX, b.0);
+                self.a().alu(width == Width::W64, op, RAX, RCX.into());
+            }
+            Op::Cmp(cond, width, a, b) => {
+                self.fetch_late(RAX, a.0);
+                self.fetch_late(RCX, b.0);
+                self.a().alu(width == Width::W64, Alu::Cmp, RAX, RCX.into());
+                self.a().setcc(cc_of(cond), RAX);
+                self.a().extend_from(1, false, RAX, RAX.into());
+            }
+            Op::Un(un, a) => {
+                self.fetch_late(RAX, a.0);
+                let (bytes, signed) = match un {
+                    Un::Sext8 => (1, true),
+                    Un::Sext16 => (2, true),
+                    Un::Sext32 => (4, true),
+                    Un::Zext8 => (1, false),
+                    Un::Zext16 => (2, false),
+                    Un::Zext32 => (4, false),
+                    _ => return self.a().not(true, RAX),
+                };
+                self.a().extend_from(bytes, signed, RAX, RAX.into());
+            }
+            _ => unreachable!("no exit makes it"),
+        }
+    }
+
+    /// Copies an operand for [`Generator::make_late`]: what was in rax and rcx is on the stack.
+    fn fetch_late(&mut self, to: Reg, v: u16) {
+        match (self.in_reg(v), self.place(v).known, self.memory(v)) {
+            (Some(RAX), ..) => self.a().load(true, to, Mem::new(RSP, 0)),
+            (Some(RCX), ..) => self.a().load(true, to, Mem::new(RSP, 8)),
+            (Some(r), ..) => self.a().mov(true, to, r),
+            (None, Known::Const(c), _) => self.a().mov_imm(to, c),
+            (None, Known::Page(offset), _) => self.page_address(to, offset),
+            (None, Known::Nothing, Some(m)) => {
+                let up = if m.base == RSP { 16 } else { 0 };
+                self.a().load(true, to, Mem::new(m.base, m.disp + up));
+            }
+            (None, Known::Nothing, None) => {
+                let x = self.place(v).xmm;
+                debug_assert!(
+                    x != NONE || self.alloc.overflow,
+                    "v{v} is nowhere at op {}",
+                    self.at
+                );
+                self.a().reg_from_xmm(true, to, Xmm(x & 15));
+            }
+        }
     }
 
     /// Stores a vector into two slots in memory.

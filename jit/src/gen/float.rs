@@ -18,7 +18,7 @@ use cpu::ir::{Class, FBin, FCond, FUn, Fmt, Int, Op, Rm as Rounding};
 use cpu::softfloat::Round;
 
 use super::alloc::Operand;
-use super::{Ends, Generator, Jump, Label};
+use super::{Ends, Generator};
 use crate::asm::{Alu, Cc, Mem, RAX, RSP, Reg, Rm, Xmm};
 use crate::plan::NONE;
 use crate::run::Soft;
@@ -130,10 +130,7 @@ impl Generator {
 
     /// A constant beside the thunks, as an operand; [`Generator::constant_used`] must follow the instruction.
     fn constant_used(&mut self, which: u64) {
-        let at = self.a().pos() - 4;
-        let jump = Jump { part: self.part, at };
-        let address = self.thunks.constants + which;
-        self.bind(jump, Label::Address(address));
+        self.rip_used(self.thunks.constants + which);
     }
 
     fn flogic_constant(&mut self, opcode: u8, dst: Xmm, a: Xmm, which: u64) {

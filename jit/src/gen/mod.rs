@@ -33,6 +33,8 @@ pub struct Input<'a> {
     pub thunks: &'a Thunks,
     /// Number of the first exit that the block makes.
     pub first_exit: u32,
+    /// Address of 8-byte words for guesses, in reach of the code, if it is to make some.
+    pub guesses: Option<u64>,
     /// Address of a counter of how often the block is still to run before it asks to be made anew.
     pub counter: Option<u64>,
 }
@@ -91,6 +93,9 @@ pub struct Generator {
     spare: Vec<Alloc>,
     thunks: Thunks,
     first_exit: u32,
+    guesses: Option<u64>,
+    /// Guesses made.
+    pub guessed: usize,
     steps: u32,
     /// The terminal, its operands renamed.
     end: Terminal,
@@ -127,6 +132,8 @@ impl Generator {
             spare: Vec::new(),
             thunks: Thunks::default(),
             first_exit: 0,
+            guesses: None,
+            guessed: 0,
             steps: 0,
             end: Terminal::Left,
             insn: 0,
@@ -157,6 +164,8 @@ impl Generator {
         };
         self.thunks = *input.thunks;
         self.first_exit = input.first_exit;
+        self.guesses = input.guesses;
+        self.guessed = 0;
         self.restart();
         self.steps = insns as u32;
         self.prepare(block, input);
@@ -458,6 +467,11 @@ impl Generator {
         self.sunk.binary_search_by(|s| usize::from(s.at).cmp(&at)).is_ok()
     }
 
+    /// Whether only exits need the value of op `at`, and make it themselves.
+    pub(crate) fn is_late(&self, at: usize) -> bool {
+        self.uses.is_late(&self.ops, at)
+    }
+
     /// In code that leaves, or may leave, before the op is done: the sets that were left to exits. Changes no register,
     /// but flags.
     fn surface(&mut self) {
@@ -470,6 +484,20 @@ impl Generator {
                 self.store_only(s.slot, s.value);
             }
         }
+    }
+
+    /// The address of a new word for a guess.
+    fn new_guess(&mut self) -> Option<u64> {
+        let guess = self.guesses?.wrapping_add(8 * self.guessed as u64);
+        self.guessed += 1;
+        Some(guess)
+    }
+
+    /// The instruction just written ends with the displacement of this address.
+    fn rip_used(&mut self, address: u64) {
+        let at = self.a().pos() - 4;
+        let jump = Jump { part: self.part, at };
+        self.bind(jump, Label::Address(address));
     }
 
     /// Asks to be made anew once the block has run often.
@@ -513,8 +541,9 @@ impl Generator {
         self.at = at;
         let op = self.ops[at];
         if self.uses.count[at] == 0 && passes::is_pure(&op)
+            || self.is_late(at)
             || self.bits_tested(at + 1).is_some()
-            || self.scaled(at + 1).is_some()
+            || self.scaled(at + 1).is_some() && !self.is_late(at + 1)
         {
             return;
         }
@@ -538,7 +567,12 @@ impl Generator {
             Op::SetV(slot, v) => self.set_vector(slot.0, v.0),
             Op::Set(slot, v) | Op::SetF(slot, v) => match self.home_of[usize::from(slot.0)] {
                 // On the way out nothing is left to exits.
-                NONE if !self.leaving && self.is_sunk(at) => self.leave_slot(slot.0),
+                NONE if self.is_sunk(at) => {
+                    self.leave_slot(slot.0);
+                    if self.leaving {
+                        self.store_only(slot.0, v.0);
+                    }
+                }
                 NONE => self.set_slot(slot.0, v.0),
                 home => self.set_home(home, v.0),
             },

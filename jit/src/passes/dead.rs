@@ -1,7 +1,7 @@
 //! Backward: which values are used and for how long; which `Set`s nothing can see, because the slot is
 //! set again before the block can be left; and which only exits can see, so that they may do them.
 
-use cpu::ir::{Op, Val};
+use cpu::ir::{Bin, Op, Un, Val};
 
 /// Whether a block can be left at a boundary of two instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,29 @@ pub(crate) struct Uses {
     pub last: Vec<u16>,
     /// Per value: how many operands name it.
     pub count: Vec<u16>,
+    /// Per value: how many of these are sets that are left to exits.
+    pub sunk: Vec<u16>,
+}
+
+impl Uses {
+    /// Whether only exits need the value of op `at`, which they can make themselves.
+    pub fn is_late(&self, ops: &[Op], at: usize) -> bool {
+        let count = self.count[at];
+        count > 0 && count == self.sunk[at] && can_be_late(&ops[at])
+    }
+}
+
+/// Whether an exit can make the value from those of the operands.
+fn can_be_late(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Cmp(..)
+            | Op::Bin(Bin::Add | Bin::Sub | Bin::And | Bin::Or | Bin::Xor, ..)
+            | Op::Un(
+                Un::Sext8 | Un::Sext16 | Un::Sext32 | Un::Zext8 | Un::Zext16 | Un::Zext32 | Un::Not,
+                _
+            )
+    )
 }
 
 /// A `Set` whose slot is set again before the block ends, with nothing in between that looks at it but exits: only they
@@ -73,6 +96,8 @@ pub(crate) fn dead(
     uses.last.resize(ops.len(), UNUSED);
     uses.count.clear();
     uses.count.resize(ops.len(), 0);
+    uses.sunk.clear();
+    uses.sunk.resize(ops.len(), 0);
     sunk.clear();
     for v in terminal.into_iter().flatten() {
         uses.last[usize::from(v.0)] = ops.len() as u16 + 1;
@@ -102,6 +127,7 @@ pub(crate) fn dead(
                         });
                         let last = &mut uses.last[usize::from(v.0)];
                         *last = (*last).max(exit + 1);
+                        uses.sunk[usize::from(v.0)] += 1;
                     }
                     (l.at, l.exit) = (at as u16, None);
                 }
@@ -130,10 +156,15 @@ pub(crate) fn dead(
             _ => {}
         }
         if uses.count[at] > 0 || !is_pure(op) {
-            op.operands(|v, _| {
+            // What exits make themselves they make of these.
+            let last = match uses.is_late(ops, at) {
+                true => uses.last[at],
+                false => at as u16 + 1,
+            };
+            ops[at].operands(|v, _| {
                 let v = usize::from(v.0);
                 uses.count[v] += 1;
-                uses.last[v] = uses.last[v].max(at as u16 + 1);
+                uses.last[v] = uses.last[v].max(last);
             });
         }
         match boundary[at] {

@@ -6,8 +6,9 @@
 //!   forward   a slot read again is the value that it holds      fold   constants, identities
 //!   dead      sets that nothing can see, values that nobody uses      sink   sets that only exits see are left to them
 //! ```
-//! `paths` is made of several blocks by whoever lifts them ([`crate::Jit::compile_path`]). Two more are decisions of `plan.rs` that can be turned off here: `homes` (results computed right into
-//! their home) and `share` (one TLB check for all accesses off one base).
+//! What else can be turned off here: `paths`, made of several blocks by whoever lifts them ([`crate::Jit::compile_path`]); two
+//! decisions of `plan.rs`, `homes` (results computed right into their home) and `share` (one TLB check for all accesses off one
+//! base); and `guess` of `gen/memory.rs`.
 
 mod dead;
 mod fold;
@@ -34,14 +35,14 @@ impl Passes {
     pub const HOMES: Passes = Passes(8);
     /// Shared TLB checks.
     pub const SHARE: Passes = Passes(16);
-
     /// Sets that only exits can see are left to them.
     pub const SINK: Passes = Passes(32);
-
     /// What runs often is made anew, along the path that is mostly taken.
     pub const PATHS: Passes = Passes(64);
+    /// Host addresses of a path's reads are guessed.
+    pub const GUESS: Passes = Passes(128);
 
-    const NAMES: [(&'static str, Passes); 7] = [
+    const NAMES: [(&'static str, Passes); 8] = [
         ("forward", Passes::FORWARD),
         ("fold", Passes::FOLD),
         ("dead", Passes::DEAD),
@@ -49,11 +50,12 @@ impl Passes {
         ("share", Passes::SHARE),
         ("sink", Passes::SINK),
         ("paths", Passes::PATHS),
+        ("guess", Passes::GUESS),
     ];
 
     /// Every pass.
     pub const fn all() -> Passes {
-        Passes(127)
+        Passes(255)
     }
 
     /// No pass.

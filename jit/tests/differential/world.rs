@@ -66,6 +66,11 @@ pub struct Asked {
     optional: bool,
 }
 
+/// Where in host memory a byte is: pages are not in order, so that no two neighbours have the same distance.
+fn frame(at: usize) -> usize {
+    at ^ 0x5000
+}
+
 pub struct World {
     pub regs: RegFile,
     pub memory: Vec<u8>,
@@ -116,7 +121,7 @@ impl World {
     }
 
     fn fill(&mut self, page: u64, write: bool) {
-        let host = self.memory.as_mut_ptr() as u64 + page * 4096;
+        let host = self.memory.as_mut_ptr() as u64 + frame(page as usize * 4096) as u64;
         if let Some(space) = &mut self.space {
             space.fill(BASE + page * 4096, host, page, true, write);
         }
@@ -156,14 +161,18 @@ impl World {
         let mut bytes = [0; 8];
         let at = (addr - BASE) as usize;
         let n = size.bytes() as usize;
-        bytes[..n].copy_from_slice(&self.memory[at..at + n]);
+        for (i, byte) in bytes[..n].iter_mut().enumerate() {
+            *byte = self.memory[frame(at + i)];
+        }
         u64::from_le_bytes(bytes)
     }
 
     fn write(&mut self, addr: u64, size: Size, value: u64) {
         let at = (addr - BASE) as usize;
         let n = size.bytes() as usize;
-        self.memory[at..at + n].copy_from_slice(&value.to_le_bytes()[..n]);
+        for (i, byte) in value.to_le_bytes()[..n].iter().enumerate() {
+            self.memory[frame(at + i)] = *byte;
+        }
     }
 
     /// `self` is the translated world.

@@ -355,11 +355,15 @@ pub(crate) fn value(bytes: Option<Vec<u8>>) -> String {
     format!("0x{}", if digits.is_empty() { "0" } else { digits })
 }
 
-/// The words of a hart's file that are its state.
-fn words(cpu: &dyn Cpu) -> [&[u64]; 2] {
-    let words = cpu.regs().words();
+/// The words of a hart's file that are its state, and what the lazy ones amount to.
+fn words(cpu: &dyn Cpu) -> ([&[u64]; 3], u64) {
+    let words = &cpu.regs().words()[..ENGINE_SLOTS];
     let page = cpu.layout().page.0 as usize;
-    [&words[..page], &words[page + 1..ENGINE_SLOTS]]
+    let (lazy, value) = cpu.lazy();
+    // They come behind the page's.
+    let low = lazy.start.max(page + 1);
+    let high = lazy.end.max(low);
+    ([&words[..page], &words[page + 1..low], &words[high..]], value)
 }
 
 /// Whether general registers, time and turn are equal. Cheap; CSRs are not looked at.
@@ -382,11 +386,12 @@ pub(crate) fn same_harts(a: &Machine, b: &Machine) -> bool {
 /// A number for the general registers of the hart that made the last step, with time and turn: equal for equal
 /// ones, and hardly ever else.
 pub(crate) fn digest(machine: &Machine) -> u64 {
-    let mut lanes = [machine.time().0, u64::from(machine.current_hart()), 0, 0];
     let Some(cpu) = machine.hart(machine.current_hart()) else {
         return 0;
     };
-    for part in words(cpu) {
+    let (parts, value) = words(cpu);
+    let mut lanes = [machine.time().0, u64::from(machine.current_hart()), value, 0];
+    for part in parts {
         for chunk in part.chunks(4) {
             for (lane, word) in lanes.iter_mut().zip(chunk) {
                 *lane = (lane.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);

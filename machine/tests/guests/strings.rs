@@ -7,7 +7,7 @@ use machine::{Config, FirstStep, HartStart, Machine, Stops};
 
 use super::{Quiet, engine};
 
-const CODE: u64 = 0x10_0000;
+pub(super) const CODE: u64 = 0x10_0000;
 const DATA: u64 = 0x20_0000;
 const BYTES: usize = 3 * 4096;
 
@@ -56,8 +56,9 @@ fn program(random: &mut Random) -> (Vec<u8>, u64) {
     (code, steps)
 }
 
-fn machine(code: Vec<u8>, data: Vec<u8>) -> Machine {
-    let config = Config {
+/// A PC whose one processor begins at `CODE` in 32-bit mode.
+pub(super) fn config() -> Config {
+    Config {
         board: "pc".into(),
         memory: 16 << 20,
         harts: vec![HartStart {
@@ -79,9 +80,12 @@ fn machine(code: Vec<u8>, data: Vec<u8>) -> Machine {
         networks: Vec::new(),
         virtio_console: false,
         on_shutdown: OnShutdown::Stop,
-    };
+    }
+}
+
+fn machine(code: Vec<u8>, data: Vec<u8>) -> Machine {
     let images = vec![(CODE, code), (DATA, data)];
-    machine::board::build(&config, images, Box::new(Quiet::default()), engine()).unwrap()
+    machine::board::build(&config(), images, Box::new(Quiet::default()), engine()).unwrap()
 }
 
 #[test]

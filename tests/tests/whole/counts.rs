@@ -19,20 +19,20 @@ const LIMITS: [Limit; 4] = [
     Limit {
         name: "demo",
         blocks: 132,
-        hot: 2261,
-        all: 4189,
+        hot: 2272,
+        all: 4230,
     },
     Limit {
         name: "x86_demo",
         blocks: 140,
-        hot: 2706,
-        all: 4977,
+        hot: 2712,
+        all: 5031,
     },
     Limit {
         name: "paging",
         blocks: 2113,
-        hot: 3891,
-        all: 6272,
+        hot: 3893,
+        all: 6278,
     },
     Limit {
         name: "fp_mix",
