@@ -485,9 +485,11 @@ pub trait Env {
     /// The block's last instruction, after which mode, interrupts or map may have changed, is done but for its `Set`s, and
     /// `left` steps are left. [`Outcome::Done`]: the run loop has nothing to do at this boundary, and the engine may go on
     /// in the mode and the spaces that the hart is in now; else it leaves ([`Exit::Dispatch`]), which is always right.
-    fn boundary(&mut self, left: u64) -> Outcome {
+    /// With it the steps that its helper made besides its own ([`Context::more_steps`]), which an engine that goes on takes off its
+    /// budget; one that leaves has nothing to do with them.
+    fn boundary(&mut self, left: u64) -> (Outcome, u64) {
         let _ = left;
-        Outcome::Leave
+        (Outcome::Leave, 0)
     }
     /// The block's last instruction raises a constant exception. [`Outcome::Stop`]: it isn't delivered, as with
     /// [`Env::raise`]. Else it is, in one step: [`Outcome::Done`] as of [`Env::boundary`], or the engine leaves.

@@ -26,6 +26,8 @@ pub struct Ctx {
     layout: &'static Layout,
     /// Whether the stop was one before an instruction with a breakpoint.
     pub breakpoint: bool,
+    /// Steps that the helper just called made besides its own.
+    more_steps: u64,
     /// Accesses asked about.
     pub slow_calls: u64,
     /// Helpers called.
@@ -40,6 +42,7 @@ impl Ctx {
     pub const SLOW: i32 = offset_of!(Ctx, slow) as i32;
     pub const WIDE: i32 = offset_of!(Ctx, wide) as i32;
     pub const CALL: i32 = offset_of!(Ctx, call) as i32;
+    pub const MORE_STEPS: i32 = offset_of!(Ctx, more_steps) as i32;
 }
 
 /// The constant that a stub passes: where the op stands and what kind of access it is.
@@ -165,6 +168,7 @@ pub unsafe fn run<E: Env>(
         words,
         layout,
         breakpoint: false,
+        more_steps: 0,
         slow_calls: 0,
         helper_calls: 0,
     };
@@ -254,6 +258,7 @@ extern "sysv64" fn call<E: Env>(ctx: *mut Ctx, args: *mut u64, r15: u64) -> u64 
     unsafe {
         let env = &mut *(*ctx).env.cast::<E>();
         (*ctx).helper_calls += 1;
+        (*ctx).more_steps = 0;
         let desc = Desc(*args as u32);
         let here = desc.here(r15);
         let position = match desc.kind() {
@@ -277,7 +282,11 @@ extern "sysv64" fn call<E: Env>(ctx: *mut Ctx, args: *mut u64, r15: u64) -> u64 
             (outcome, result) = env.call(here, helper, [*args.add(4), *args.add(3), *args.add(2)]);
         }
         if matches!(position, Position::Last | Position::Behind) && outcome == Outcome::Done {
-            outcome = env.boundary(here.left - 1);
+            let more;
+            (outcome, more) = env.boundary(here.left - 1);
+            if outcome == Outcome::Done {
+                (*ctx).more_steps = more;
+            }
         }
         if outcome == Outcome::Stop {
             stop(ctx, here);

@@ -421,6 +421,11 @@ impl Maker {
                 ; mov rax, QWORD address as i64
                 ; call rax),
         }
+        if matches!(target, Target::Field(Ctx::CALL)) {
+            dynasm!(self.ops ; .arch x64
+                ; mov rdi, [rsp + up + CTX]
+                ; sub r15, [rdi + Ctx::MORE_STEPS]);
+        }
         self.load_mxcsr(up);
         self.load_homes();
         if vectors {

@@ -455,14 +455,19 @@ impl Env for Running<'_> {
         }
     }
 
-    fn boundary(&mut self, left: u64) -> Outcome {
-        // Steps that a helper made besides its own are the loop's to count.
-        if self.sys.memory.take_leave() || self.sys.leave || self.sys.more_steps != 0 {
-            return Outcome::Leave;
+    fn boundary(&mut self, left: u64) -> (Outcome, u64) {
+        if self.sys.memory.take_leave() || self.sys.leave {
+            return (Outcome::Leave, 0);
         }
+        let more = self.sys.more_steps;
+        let left = left - more;
         let steps = self.told - left;
         self.told = left;
-        self.go_on(steps)
+        let outcome = self.go_on(steps);
+        if outcome == Outcome::Done {
+            self.sys.more_steps = 0;
+        }
+        (outcome, more)
     }
 
     fn trap(&mut self, here: Here, trap: Trap) -> Outcome {

@@ -157,7 +157,6 @@ impl Context for System {
     fn more_steps(&mut self, steps: u64) {
         assert!(steps < self.left, "more steps than the budget has");
         self.more_steps = steps;
-        self.leave = true;
     }
 
     fn copy(&mut self, cpu: &mut dyn Cpu, [to, from, len]: [u64; 3], size: Size, down: bool) -> bool {

@@ -208,12 +208,12 @@ impl World {
 }
 
 impl Env for World {
-    fn boundary(&mut self, left: u64) -> Outcome {
+    fn boundary(&mut self, left: u64) -> (Outcome, u64) {
         self.boundaries.push(left);
         if self.boundaries.len() <= self.goes_on {
-            Outcome::Done
+            (Outcome::Done, 0)
         } else {
-            Outcome::Leave
+            (Outcome::Leave, 0)
         }
     }
 
