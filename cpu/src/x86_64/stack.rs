@@ -83,7 +83,7 @@ impl Pushes {
         if let (Some(first), Some(last)) = (self.items.first(), self.items.last()) {
             let len: u64 = self.items.iter().map(|(_, size, _)| size.bytes()).sum();
             // One range in all but odd cases (a stack pointer that wraps); it spans two pages at most.
-            if first.0 + first.1.bytes() == last.0.wrapping_add(len) {
+            if first.0.wrapping_add(first.1.bytes()) == last.0.wrapping_add(len) {
                 return cx.check(hart, last.0, len, Access::Write);
             }
         }

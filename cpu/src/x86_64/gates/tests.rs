@@ -34,6 +34,16 @@ fn long_mode_same_ring_pushes_five_words_on_an_aligned_stack() {
     assert_eq!(rig.hart.interrupt(), None, "a fault is no single step");
 }
 
+/// A frame that ends with the last byte of the address space, where nothing is mapped: no exception can be delivered.
+#[test]
+fn a_stack_at_the_top_of_the_address_space_faults_as_any() {
+    let mut rig = Rig::long();
+    rig.hart.regs[slots::RSP] = 0;
+    rig.deliver(NO_CODE);
+    assert_eq!(rig.hart.core.activity, Activity::Shutdown);
+    assert_eq!(rig.hart.regs[slots::RSP], 0);
+}
+
 #[test]
 fn long_mode_from_ring_3_changes_the_stack_and_comes_back() {
     let mut rig = Rig::long();
