@@ -5,10 +5,11 @@
 //! between its op and the `Set` nothing can trap, read or set the slot. The allocator still declines if the
 //! home's old value is needed after the op.
 //!
-//! *Groups.* Accesses off one base value, near each other, with no helper in between, make a group: the first
-//! one checks the TLB for the range of all, and what it finds serves the others (`gen/mem.rs`).
+//! *Groups.* Accesses off one base value, or off it and a constant (stacks, loops that were unrolled), near each other,
+//! with no helper in between, make a group: the first one checks the TLB for the range of all, and what it finds serves
+//! the others (`gen/memory.rs`).
 
-use cpu::ir::{Block, Fmt, Op, Val};
+use cpu::ir::{Bin, Block, Fmt, Op, Val, Width};
 
 use crate::passes::Uses;
 
@@ -21,8 +22,10 @@ const SPAN: i64 = 512;
 /// Accesses that share a check.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
-    pub base: Val,
-    /// Lowest offset, and one past the highest byte.
+    /// The value that all their bases are, but for constants; and the first one's.
+    root: Val,
+    delta: i64,
+    /// Lowest byte, and one past the highest, from the first one's base.
     pub low: i64,
     pub high: i64,
     pub reads: bool,
@@ -39,6 +42,8 @@ pub struct Plan {
     /// Per op: number of its group.
     pub group: Vec<u8>,
     pub groups: Vec<Group>,
+    /// Per op: the value that it is but for a constant, and that.
+    roots: Vec<(Val, i64)>,
 }
 
 impl Plan {
@@ -79,6 +84,8 @@ impl Plan {
     pub fn share(&mut self, ops: &[Op]) {
         let mut open: Vec<usize> = Vec::new();
         for (at, op) in ops.iter().enumerate() {
+            let root = self.root(ops, at);
+            self.roots.push(root);
             let (base, offset, bytes, writes) = match *op {
                 Op::Load {
                     size, addr, offset, ..
@@ -106,10 +113,13 @@ impl Plan {
                 _ => continue,
             };
             let (low, high) = (i64::from(offset), i64::from(offset) + bytes as i64);
-            if let Some(&g) = open.iter().find(|g| self.groups[**g].base == base) {
+            let (root, delta) = self.roots[usize::from(base.0)];
+            if let Some(&g) = open.iter().find(|g| self.groups[**g].root == root) {
                 let group = &mut self.groups[g];
-                let (l, h) = (group.low.min(low), group.high.max(high));
-                if h - l <= SPAN {
+                let moved = delta - group.delta;
+                let (l, h) = (group.low.min(low + moved), group.high.max(high + moved));
+                // The first one's code has them as displacements.
+                if h - l <= SPAN && i32::try_from(l).is_ok() && i32::try_from(h).is_ok() {
                     (group.low, group.high, group.last) = (l, h, at as u16);
                     group.reads |= !writes;
                     group.writes |= writes;
@@ -123,7 +133,8 @@ impl Plan {
                 open.push(self.groups.len());
                 let at = at as u16;
                 self.groups.push(Group {
-                    base,
+                    root,
+                    delta,
                     low,
                     high,
                     reads: !writes,
@@ -140,6 +151,29 @@ impl Plan {
         }
     }
 
+    /// What the value of an op is but for a constant.
+    fn root(&self, ops: &[Op], at: usize) -> (Val, i64) {
+        let own = (Val(at as u16), 0);
+        let constant = |v: Val| match ops[usize::from(v.0)] {
+            Op::Const(c) => Some(c as i64),
+            _ => None,
+        };
+        let (of, by) = match ops[at] {
+            Op::Bin(Bin::Add, Width::W64, a, b) => match (constant(a), constant(b)) {
+                (_, Some(c)) => (a, Some(c)),
+                (Some(c), _) => (b, Some(c)),
+                (None, None) => return own,
+            },
+            Op::Bin(Bin::Sub, Width::W64, a, b) => (a, constant(b).and_then(i64::checked_neg)),
+            _ => return own,
+        };
+        let (root, delta) = self.roots[usize::from(of.0)];
+        match by.and_then(|by| delta.checked_add(by)) {
+            Some(delta) if i32::try_from(delta).is_ok() => (root, delta),
+            _ => own,
+        }
+    }
+
     /// Forgets the last block.
     pub fn clear(&mut self, ops: usize) {
         self.hint.clear();
@@ -147,6 +181,7 @@ impl Plan {
         self.group.clear();
         self.group.resize(ops, NONE);
         self.groups.clear();
+        self.roots.clear();
     }
 }
 
